@@ -1,4 +1,4 @@
-"""Run every benchmark and write RESULTS.md: `python -m benchmarks [AREA…]`."""
+"""Run every benchmark, or those of some areas, and write them into RESULTS.md: `python -m benchmarks [AREA…]`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ _NOT_AREAS = {
     "alternatives",
     "engines",
     "extension_corpus",
+    "fleet_worker",
     "handbook",
+    "large_build",
+    "leaflets",
+    "local_questions",
     "measure",
     "pi_runtime",
     "questions",
@@ -29,29 +33,34 @@ _NOT_AREAS = {
 }
 
 
+_HEAD = """# Results
+
+Written by `make bench`, which replaces the areas that it measures. Ratios are from one run of an area on one machine;
+absolute figures are that machine's.
+"""
+
+
 def main() -> None:
-    areas = sys.argv[1:] or sorted(path.stem for path in HERE.glob("*.py") if path.stem not in _NOT_AREAS)
-    lines = [
-        "# Results",
-        "",
-        "Written by `make bench`. Ratios are from one run on one machine; absolute figures are that machine's.",
-        "",
-        f"{datetime.now(UTC):%Y-%m-%d}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores, "
-        f"Python {platform.python_version()}",
-        "",
-    ]
-    for area in areas:
+    for area in sys.argv[1:] or sorted(path.stem for path in HERE.glob("*.py") if path.stem not in _NOT_AREAS):
         print(f"# {area}", flush=True)
-        lines += [f"## {area}", "", "| what | figure | beside |", "|---|---|---|"]
+        where = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        lines = [f"{datetime.now(UTC):%Y-%m-%d}, {where}", "", "| what | figure | beside |", "|---|---|---|"]
         started = time.perf_counter()
         for what, figure, beside in importlib.import_module(f"benchmarks.{area}").run():
             print(f"  {what}: {figure}" + (f"  ({beside})" if beside else ""), flush=True)
             lines.append(f"| {what} | {figure} | {beside} |")
-        lines.append("")
         print(f"  ({time.perf_counter() - started:.0f} s)", flush=True)
-    if not sys.argv[1:]:
-        (HERE / "RESULTS.md").write_text("\n".join(lines), "utf-8")
-        refresh(HERE.parent / "README.md", HERE / "RESULTS.md")
+        _write(area, "\n".join(lines))
+
+
+def _write(area: str, section: str) -> None:
+    """Put an area's figures in the place of its last ones; the others stay as they are."""
+    results = HERE / "RESULTS.md"
+    _, *parts = results.read_text("utf-8").split("\n## ")
+    sections = dict(part.split("\n", 1) for part in parts) | {area: "\n" + section}
+    body = "\n".join(f"## {name}\n\n{text.strip()}\n" for name, text in sorted(sections.items()))
+    results.write_text(f"{_HEAD}\n{body}", "utf-8")
+    refresh(HERE.parent / "README.md", results)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,15 @@ def python_of(name: str) -> Path:
     if not (folder / ".ready").exists():
         venv.create(folder, with_pip=True, clear=True)
         lock = LOCKS / f"{name}.lock"
-        command = [str(python), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", str(lock)]
+        command = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", str(lock)]
         subprocess.run(command, check=True, stdout=sys.stderr)
         (folder / ".ready").touch()
     return python
+
+
+def packages_of(name: str) -> Path:
+    """The folder of packages of the alternative `name`, for those that run in our own process."""
+    return next(python_of(name).parents[1].glob("lib/python*/site-packages"))
 
 
 def measure(name: str, script: str, *arguments: str, timeout: float = 300) -> dict[str, Any]:

@@ -1,21 +1,25 @@
 """The other search engines and how each is measured; it runs in their environments, where forestay is not installed.
 
-As a script, `FILE ENGINE`: facts and questions as JSON, one of `tantivy` and `bm25s`; the figures are one JSON object.
+As a script, `FILE ENGINE`: a fact on each line, an empty line, and a question on each line, all words apart by spaces;
+one of `tantivy`, `bm25s` and `usearch`; the figures are one JSON object.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import resource
 import sqlite3
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 BEST, ADDED = 300, 20
+_DIMENSIONS = 128
 
 
 class Engine(NamedTuple):
@@ -73,15 +77,56 @@ def bm25s() -> Engine:
     return Engine(build, ask, None)
 
 
+def usearch() -> Engine:
+    """Each text is the direction of its words, hashed: what an index of vectors costs, without a model to make them."""
+    package, numpy = importlib.import_module("usearch.index"), importlib.import_module("numpy")
+    index = package.Index(ndim=_DIMENSIONS, metric="cos", dtype="f16")
+    known: dict[str, Any] = {}
+
+    def direction(word: str) -> Any:
+        if word not in known:
+            known[word] = numpy.random.default_rng(zlib.crc32(word.encode())).standard_normal(_DIMENSIONS, "float32")
+        return known[word]
+
+    def vector(words: list[str]) -> Any:
+        return numpy.sum([direction(word) for word in words], axis=0)
+
+    def build(every: Sequence[list[str]]) -> None:
+        for words in every:
+            index.add(len(index), vector(words), threads=1)
+
+    return Engine(build, lambda words: index.search(vector(words), BEST, threads=1), lambda words: build([words]))
+
+
 def figures(engine: Engine, every: list[list[str]], questions: list[list[str]]) -> dict[str, Any]:
     """CPU seconds of the process, so that a busy machine does not blur them; engines that use threads pay for them."""
     size = sum(len(" ".join(words)) + 1 for words in every) / 1e6
-    started = time.process_time()
+    before, started = memory(), time.process_time()
     engine.build(every)
-    speed = size / (time.process_time() - started)
+    spent = time.process_time() - started
+    used = memory() - before
     asked = [_seconds(engine.ask, question) for question in questions]
     added = [_seconds(engine.add, words) for words in every[:ADDED]] if engine.add is not None else []
-    return {"speed": speed, "asked": asked, "added": added}
+    return {"speed": size / spent, "facts": len(every) / spent, "memory": used, "asked": asked, "added": added}
+
+
+def memory() -> int:
+    """The bytes that the process holds; where the system does not tell, the most that it has held."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def written(every: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]) -> str:
+    """Facts and questions as this file reads them."""
+    return "\n".join([*map(" ".join, every), "", *map(" ".join, questions)])
+
+
+def _read(path: str) -> tuple[list[list[str]], list[list[str]]]:
+    lines = [list(map(sys.intern, line.split())) for line in Path(path).read_text("utf-8").split("\n")]
+    between = lines.index([])
+    return lines[:between], lines[between + 1 :]
 
 
 def _seconds(call: Callable[[list[str]], Any], words: list[str]) -> float:
@@ -91,7 +136,7 @@ def _seconds(call: Callable[[list[str]], Any], words: list[str]) -> float:
 
 
 if __name__ == "__main__":
-    given = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    facts, questions = _read(sys.argv[1])
     with tempfile.TemporaryDirectory() as place:
-        chosen = tantivy(place) if sys.argv[2] == "tantivy" else bm25s()
-        print(json.dumps(figures(chosen, given["facts"], given["questions"])))
+        chosen = {"tantivy": lambda: tantivy(place), "bm25s": bm25s, "usearch": usearch}[sys.argv[2]]()
+        print(json.dumps(figures(chosen, facts, questions)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -126,9 +128,9 @@ def _real_loads(real: Times | str) -> list[Row]:
     ]
 
 
-async def file_calls(real: Times | str) -> list[Row]:
-    """A synchronous call of the file system: JavaScript, policy, evidence, the disk, and back, on the VM's thread."""
-    rows = []
+@asynccontextmanager
+async def with_files() -> AsyncIterator[JavaScriptGuest]:
+    """An extension whose tools use the file system through policy, evidence and the disk."""
     with tempfile.TemporaryDirectory(prefix="forestay-bench-") as work:
         entry = Path(work) / "own" / "index.js"
         entry.parent.mkdir()
@@ -138,14 +140,21 @@ async def file_calls(real: Times | str) -> list[Row]:
         (place.project / "a.txt").write_text(FILE)
         async with Host(place, artifact) as host:
             await host.extension.load()
-            for tool, name in (("exists", "existsSync"), ("read", "readFileSync of 1 KB")):
-                outcome = await host.extension.call_tool(tool, {"n": 4})
-                if outcome.details != {"exists": True, "read": len(FILE)}[tool]:
-                    raise AssertionError(f"{name} answered {outcome}")
-                best, everything = await stretches(lambda tool=tool: host.extension.call_tool(tool, {"n": 4}), CALLS)  # type: ignore[misc]
-                beside = f"all: {percentiles(everything, 0.5, 0.95)}; {_of_pi(real, tool)}"
-                beside += "; limited by the file shim in the engine, then by policy and evidence"
-                rows.append((f"tool call with {name}, real dispatcher", percentiles(best), beside))
+            yield host.extension
+
+
+async def file_calls(real: Times | str) -> list[Row]:
+    """A synchronous call of the file system: JavaScript, policy, evidence, the disk, and back, on the VM's thread."""
+    rows = []
+    async with with_files() as extension:
+        for tool, name in (("exists", "existsSync"), ("read", "readFileSync of 1 KB")):
+            outcome = await extension.call_tool(tool, {"n": 4})
+            if outcome.details != {"exists": True, "read": len(FILE)}[tool]:
+                raise AssertionError(f"{name} answered {outcome}")
+            best, everything = await stretches(lambda tool=tool: extension.call_tool(tool, {"n": 4}), CALLS)  # type: ignore[misc]
+            beside = f"all: {percentiles(everything, 0.5, 0.95)}; {_of_pi(real, tool)}"
+            beside += "; limited by the file shim in the engine, then by policy and evidence"
+            rows.append((f"tool call with {name}, real dispatcher", percentiles(best), beside))
     return rows
 
 

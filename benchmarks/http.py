@@ -27,11 +27,17 @@ NOOP = {"id": "a", "typeId": "core.noop", "name": "a", "position": {"x": 0, "y":
 GATE = {**NOOP, "id": "gate", "typeId": "core.approvalGate", "config": {"title": "x", "actions": ["accept"]}}
 
 
+# What is measured is the host, and not the rates that it holds its callers to.
+_NO_RATES = "".join(f"[http.rates.{of}]\nper_second = 1e6\nburst = 1000000\n" for of in ("key", "tenant"))
+
+
 @contextmanager
 def serving() -> Iterator[tuple[str, int]]:
     with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "forestay.toml").write_text(_NO_RATES)
         process = subprocess.Popen(
-            [sys.executable, "-m", "forestay.cli.main", "up", "--port", "0", "--data", folder, "--json"],
+            [sys.executable, "-m", "forestay.cli.main", "up", "--port", "0", "--data", f"{folder}/data", "--json"],
+            cwd=folder,
             env={**os.environ, "FORESTAY_API_KEY": KEY, "PYTHONPATH": str(Path(__file__).parents[1] / "src")},
             stdout=subprocess.PIPE,
         )
@@ -45,25 +51,32 @@ def serving() -> Iterator[tuple[str, int]]:
             process.stdout.close()
 
 
+class Away(OSError):
+    """The host says to send the same request again later: it is going, or the first one is not done."""
+
+
 class Connection:
     """One keep-alive connection; answers are read by their length."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
-    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+    async def ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
         data = b"" if body is None else json.dumps(body).encode()
-        self.send(method, path, data)
+        self.send(method, path, data, key)
         head = await self.reader.readuntil(b"\r\n\r\n")
         length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
         content = await self.reader.readexactly(length)
+        if head[9:12] == b"503" or (head[9:12] == b"409" and b"\r\nretry-after:" in head.lower()):
+            raise Away(content)
         assert head[9:10] == b"2", (head, content)
         return json.loads(content)
 
-    def send(self, method: str, path: str, data: bytes = b"") -> None:
+    def send(self, method: str, path: str, data: bytes = b"", key: str | None = None) -> None:
+        once = f"Idempotency-Key: {key}\r\n" if key else ""
         self.writer.write(
-            f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
+            f"{once}Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode()
             + data
         )
 

@@ -7,7 +7,6 @@ bm25s each run in an environment of their own, made from its lock.
 
 from __future__ import annotations
 
-import json
 import random
 import tempfile
 from collections.abc import Sequence
@@ -63,8 +62,8 @@ def run() -> list[Row]:
         shown("SQLite FTS5", engines.figures(engines.fts5(), every, questions)),
     ]
     with tempfile.TemporaryDirectory() as folder:
-        given = Path(folder) / "facts.json"
-        given.write_text(json.dumps({"facts": every, "questions": questions}), "utf-8")
+        given = Path(folder) / "facts.txt"
+        given.write_text(engines.written(every, questions), "utf-8")
         script = Path(engines.__file__).read_text("utf-8")
         for name in THEIRS:
             found = alternatives.measure(name, script, str(given), name.partition("-")[0])

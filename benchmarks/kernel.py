@@ -43,8 +43,8 @@ def _fsyncs(path: Path) -> float:
         return per_second(once)
 
 
-def _plain(path: Path) -> float:
-    """The same durability (WAL, synchronous=FULL), the same JSON, no chain: one insert, one commit."""
+def _plain(path: Path, inserts: int = 1) -> float:
+    """Inserts with the same durability (WAL, synchronous=FULL), the same JSON, no chain: so many to a commit."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
@@ -52,10 +52,11 @@ def _plain(path: Path) -> float:
 
     def once() -> None:
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute("INSERT INTO t (stream, payload) VALUES (?, ?)", ("run/a", json.dumps(PAYLOAD)))
+        for _ in range(inserts):
+            connection.execute("INSERT INTO t (stream, payload) VALUES (?, ?)", ("run/a", json.dumps(PAYLOAD)))
         connection.execute("COMMIT")
 
-    result = per_second(once)
+    result = inserts * per_second(once)
     connection.close()
     return result
 

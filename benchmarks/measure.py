@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 
@@ -63,6 +63,26 @@ async def stretches(
         if not best or percentile(taken, 0.5) < percentile(best, 0.5):
             best = taken
     return best, everything
+
+
+async def in_turns(
+    works: Sequence[Callable[[], Awaitable[object]]], between: Callable[[], Awaitable[object]], count: int, times: int
+) -> list[list[float]]:
+    """The median latency of `count` calls of each work, `times` times: a turn of one, then of the next.
+
+    Every second round goes the other way. What one work leaves to be done is done `between` two turns.
+    """
+    medians: list[list[float]] = [[] for _ in works]
+    for round in range(times):
+        for at in range(len(works))[:: 1 if round % 2 == 0 else -1]:
+            taken = []
+            for _ in range(count):
+                started = time.perf_counter()
+                await works[at]()
+                taken.append(time.perf_counter() - started)
+            medians[at].append(percentile(taken, 0.5))
+            await between()
+    return medians
 
 
 def resident() -> int:

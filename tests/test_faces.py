@@ -13,20 +13,15 @@ MOST_REACHING = 57  # imports of tests that look inside a package which is not t
 SHOWN = [(package, name) for package, names in sorted(faces.faces().items()) for name in sorted(names)]
 
 
-def test_nobody_reaches_into_another_package() -> None:
-    assert list(faces.broken()) == []
-
-
-def test_every_exported_name_is_used_outside_or_documented() -> None:
-    assert list(faces.unused()) == []
-
-
-def test_tests_use_other_packages_through_their_faces() -> None:
-    assert len(list(faces.reaching())) <= MOST_REACHING
-
-
-def test_a_benchmark_looks_inside_one_package() -> None:
-    assert [place for place in faces.reaching() if place.startswith("benchmarks/")] == []
+def test_packages_are_used_through_their_faces() -> None:
+    """In one test, so that each file is read once."""
+    assert list(faces.broken()) == [], "nobody reaches into another package"
+    assert list(faces.unused()) == [], "every exported name is used outside or documented"
+    reaching = list(faces.reaching())
+    assert len(reaching) <= MOST_REACHING
+    assert [place for place in reaching if place.startswith("benchmarks/")] == [], (
+        "a benchmark looks inside one package"
+    )
 
 
 @pytest.mark.parametrize(("package", "name"), SHOWN, ids=lambda item: str(item))

@@ -1,123 +1,144 @@
-"""`python -m benchmarks.soak [SECONDS]` (or SOAK_SECONDS): warm up, measure the capacity, soak at 80 %, verify."""
+"""`python -m benchmarks.soak [SECONDS]`: warm up, measure the capacity, soak at a share of it with restarts, verify.
+
+SOAK_SECONDS, SOAK_SHARE (of the capacity) and SOAK_RESTARTS say how long, how hard and how often.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import platform
-import subprocess
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import NamedTuple
 
-from benchmarks.host import cpu
-from benchmarks.http import KEY
 from benchmarks.soak import project
 from benchmarks.soak.load import Load
-from benchmarks.soak.verdict import SLOPE_MIB, Memory, Soak, faults, slope, table
+from benchmarks.soak.picture import picture
+from benchmarks.soak.report import findings, table
+from benchmarks.soak.served import Served
+from benchmarks.soak.verdict import Sample, Soak, faults
 
 REPORT = Path(__file__).parents[1] / "SOAK.md"
-SECONDS = 480.0
-SHARE = 0.8
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "soak.svg"
 _CLIENTS = 8
-_FORESTAY = [sys.executable, "-m", "forestay.cli.main"]
+_MOST_WARM = 60.0
+_DRIVER_CORES = 0.6  # what the clients use at most
+
+
+class Wish(NamedTuple):
+    """How long, at which share of the capacity, and with how many restarts."""
+
+    seconds: float = 480.0
+    share: float = 0.8
+    restarts: int = 4
+
+    @property
+    def warm(self) -> float:
+        """Seconds to warm up, and as many to measure the capacity."""
+        return min(self.seconds / 10, _MOST_WARM)
+
+
+class Busy(NamedTuple):
+    """Cores in use on average: by the host, and by everything on the machine."""
+
+    host: float
+    machine: float
 
 
 def main() -> int:
-    seconds = float(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SOAK_SECONDS", SECONDS))
+    wish = _wish()
     with tempfile.TemporaryDirectory(prefix="forestay-soak-") as name:
         folder = Path(name)
         project.write(folder)
-        with _host(folder) as (address, pid):
-            soak, busy = asyncio.run(_drive(address, pid, seconds))
-        ok, records = _verified(folder)
+        served = Served(folder)
+        try:
+            soak, busy = asyncio.run(_drive(served, wish))
+        finally:
+            served.stop()
+        ok, records = served.verified()
     soak = soak._replace(ledger_ok=ok, records=records)
-    found = faults(soak)
-    lines = _report(soak, busy, found)
+    lines = _report(soak, wish, busy)
     print("\n".join(lines))
     if "--no-report" not in sys.argv:
         REPORT.write_text("\n".join(lines) + "\n", "utf-8")
-    return 1 if found else 0
+        PICTURE.write_text(picture(soak, _title(soak)), "utf-8")
+    return 1 if faults(soak) else 0
 
 
-@contextmanager
-def _host(folder: Path) -> Iterator[tuple[tuple[str, int], int]]:
-    """`forestay up` on the project, as anybody starts it."""
-    process = subprocess.Popen(
-        [*_FORESTAY, "up", "--port", "0", "--trust", "--json"],
-        cwd=folder,
-        env=_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+def _wish() -> Wish:
+    given = Wish(
+        float(os.environ.get("SOAK_SECONDS") or Wish().seconds),
+        float(os.environ.get("SOAK_SHARE") or Wish().share),
+        int(os.environ.get("SOAK_RESTARTS") or Wish().restarts),
     )
-    assert process.stdout is not None
-    try:
-        parts = urlsplit(json.loads(process.stdout.readline())["result"]["url"])
-        yield (str(parts.hostname), int(parts.port or 0)), process.pid
-    finally:
-        process.terminate()
-        process.wait(60)
-        process.stdout.close()
+    return given._replace(seconds=float(sys.argv[1])) if len(sys.argv) > 1 else given
 
 
-def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
-    return {**kept, "FORESTAY_API_KEY": KEY, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-
-
-async def _drive(address: tuple[str, int], pid: int, seconds: float) -> tuple[Soak, float]:
-    """A tenth to warm up, a tenth to measure, the rest to soak. Also: how busy the host was, in cores."""
-    load, memory = Load(address), list[Memory]()
-    await load.closed(_CLIENTS, seconds / 10)
+async def _drive(served: Served, wish: Wish) -> tuple[Soak, Busy]:
+    """Warm up, measure, soak."""
+    load, samples = Load(served.address), list[Sample]()
+    await load.closed(_CLIENTS, wish.warm)
     _say("warm", f"{len(load.done):,} operations")
-    capacity = await load.closed(_CLIENTS, seconds / 10)
-    rate, length = SHARE * capacity, seconds * 0.8
+    capacity = await load.closed(_CLIENTS, wish.warm)
+    rate, length = wish.share * capacity, wish.seconds - 2 * wish.warm
     _say("capacity", f"{capacity:.0f} operations a second; now {rate:.0f} for {length:.0f} s")
-    watching = asyncio.create_task(_watch(pid, memory))
-    spent, began, early = cpu(pid), time.perf_counter(), len(load.done)
+    before, began, early = _spent(served), time.perf_counter(), len(load.done)
+    beside = [asyncio.create_task(_watch(served, samples)), asyncio.create_task(_disturb(served, wish, length))]
     await load.open(rate, length)
     took = time.perf_counter() - began
-    watching.cancel()
+    for task in beside:
+        task.cancel()
+    await asyncio.gather(*beside, return_exceptions=True)
     load.close()
     # What failed while warming up is a failure too; its times are not looked at.
     done = [item for item in load.done[:early] if item.error] + load.done[early:]
-    soak = Soak(began, length, capacity, rate, done, memory, load.behind, False, 0)
-    return soak, (cpu(pid) - spent) / took
+    soak = Soak(began, length, capacity, rate, done, samples, load.behind, False, 0, served.restarts)
+    return soak, Busy(*((now - then) / took for now, then in zip(_spent(served), before, strict=True)))
 
 
-async def _watch(pid: int, memory: list[Memory]) -> None:
+def _spent(served: Served) -> tuple[float, float]:
+    """Seconds of processor time: of the host, and of everything on the machine."""
+    name, *ticks = Path("/proc/stat").read_text().splitlines()[0].split()
+    idle = int(ticks[3]) + int(ticks[4])
+    assert name == "cpu"
+    return served.spent(), (sum(map(int, ticks[:8])) - idle) / os.sysconf("SC_CLK_TCK")
+
+
+async def _watch(served: Served, samples: list[Sample]) -> None:
     while True:
-        fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        resident, private = (int(fields[name].split()[0]) / 1024 for name in ("VmRSS", "RssAnon"))
-        memory.append(Memory(time.perf_counter(), resident, private))
+        if (sample := await asyncio.to_thread(served.sample)) is not None:
+            samples.append(sample)
         await asyncio.sleep(1)
 
 
-def _verified(folder: Path) -> tuple[bool, int]:
-    done = subprocess.run(
-        [*_FORESTAY, "ledger", "verify", "--json"], cwd=folder, env=_environment(), capture_output=True, text=True
-    )
-    answer: dict[str, Any] = json.loads(done.stdout or "{}")
-    result = answer.get("result") or {}
-    return done.returncode == 0 and bool(answer.get("success")), int(result.get("records", 0))
+async def _disturb(served: Served, wish: Wish, seconds: float) -> None:
+    """Restart the host at equal distances: by turns it is asked to go, and killed."""
+    began = time.perf_counter()
+    for number in range(wish.restarts):
+        due = began + seconds * (number + 1) / (wish.restarts + 1)
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        how = signal.SIGKILL if number % 2 else signal.SIGTERM
+        await served.restart(how)
+        _say("restart", f"{how.name}, away for {served.restarts[-1].seconds:.1f} s")
 
 
-def _report(soak: Soak, busy: float, found: list[str]) -> list[str]:
+def _report(soak: Soak, wish: Wish, busy: Busy) -> list[str]:
     failed = sum(item.error is not None for item in soak.done)
     return [
         "# Soak",
         "",
-        "Written by `make soak`: one `forestay up` process, asked over HTTP at 80 % of the capacity measured before.",
+        f"Written by `make soak`: one `forestay up` process, asked over HTTP at {wish.share:.0%} of the capacity "
+        "measured before, and restarted meanwhile: by turns with SIGTERM and with SIGKILL. A client that finds nobody "
+        "asks again under the same `Idempotency-Key`.",
         "Of twenty operations ten are runs of five nodes, four call an extension's tool from a workflow, three are "
         "agent turns (two model answers and a tool call), three are relay sessions (open, ingest, dispatch, close). "
-        "Models are scripted; the ledger syncs every commit. Times count from the moment an operation was due.",
+        "Models are scripted; the ledger syncs every commit. Times count from the moment an operation was due. "
+        "The ledger keeps everything, so it grows with the operations; nothing else may.",
         "",
         f"{datetime.now(UTC):%Y-%m-%d}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores, "
         f"Python {platform.python_version()}",
@@ -126,12 +147,18 @@ def _report(soak: Soak, busy: float, found: list[str]) -> list[str]:
         "",
         f"- capacity {soak.capacity:.0f} operations/s with {_CLIENTS} clients; driven at {soak.rate:.0f}/s for "
         f"{soak.seconds:.0f} s: {len(soak.done):,} operations, {failed} failed",
-        f"- the host used {busy:.2f} cores",
-        f"- memory: {slope(soak.memory):+.2f} MiB a minute ({SLOPE_MIB:.0f} allowed)",
-        f"- ledger: {soak.records:,} records, {'verified' if soak.ledger_ok else 'NOT verified'}",
-        f"- verdict: {'holds' if not found else 'fails'}",
-        *(f"    - {item}" for item in found),
+        f"- the host used {busy.host:.2f} cores, and everything on the machine together {busy.machine:.2f} of "
+        f"{os.cpu_count()}{': other work ran on it' if busy.machine > busy.host + _DRIVER_CORES else ''}",
+        *findings(soak),
     ]
+
+
+def _title(soak: Soak) -> str:
+    minutes, failed = soak.seconds / 60, sum(item.error is not None for item in soak.done)
+    return (
+        f"{minutes:.0f} minutes at {soak.rate:.0f} operations a second, {len(soak.restarts)} restarts: "
+        f"{len(soak.done):,} operations, {failed} failed"
+    )
 
 
 def _say(what: str, words: str) -> None:

@@ -2,7 +2,8 @@
 
 In the closed loop so many clients ask one after the other, which finds out what the host can carry. In the open loop
 operations begin when the clock says so, whether or not those before have ended; an operation's time counts from the
-moment it was due, so a host that falls behind cannot hide it.
+moment it was due, so a host that falls behind cannot hide it. A client whose host is away asks again, under the same
+`Idempotency-Key`, until it is answered.
 """
 
 from __future__ import annotations
@@ -12,26 +13,21 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.http import Connection
 from benchmarks.soak.project import AGENT, ANSWER, WORDS
+from benchmarks.soak.verdict import Done
 from forestay.kernel import HttpLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _MOST_OPEN = 400
+_PATIENCE, _PAUSE = 60.0, 0.1  # seconds that a client goes on asking, and between two times
 # Of twenty operations: ten runs, four calls of an extension's tool, three agent turns, three relay sessions.
 MIX = ("run", "tool", "run", "agent", "run", "relay", "run") * 2 + ("run", "tool", "agent", "tool", "relay", "run")
 _NOTES = "The Aurora lies at berth 7. She sails on Thursday. The Petrel lies at berth 3. Her rudder is being mended."
-
-
-class Done(NamedTuple):
-    kind: str
-    due: float  # on the clock of time.perf_counter
-    seconds: float
-    error: str | None
 
 
 class Load:
@@ -76,16 +72,15 @@ class Load:
             host.writer.close()
 
     async def _operate(self, kind: str, due: float) -> None:
-        error = None
+        error, client = None, Client(self, next(self._numbers))
         try:
-            async with self._connection() as host:
-                await _OPERATIONS[kind](host, next(self._numbers))
+            await _OPERATIONS[kind](client)
         except (OSError, EOFError, AssertionError, LookupError, ValueError) as caught:
             error = f"{kind}: {type(caught).__name__}: {str(caught)[:300]}"
-        self.done.append(Done(kind, due, time.perf_counter() - due, error))
+        self.done.append(Done(kind, due, time.perf_counter() - due, error, client.repeats))
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Connection]:
+    async def connection(self) -> AsyncIterator[Connection]:
         """A connection that nobody uses; one on which something failed is not used again.
 
         The host closes one that was idle for its keep-alive time: a client lets it go before that.
@@ -93,7 +88,7 @@ class Load:
         now = time.perf_counter()
         while self._idle and self._idle[0][0] < now - HttpLimits().keep_alive_seconds / 2:
             self._idle.pop(0)[1].writer.close()
-        host = self._idle.pop()[1] if self._idle else Connection(*await asyncio.open_connection(*self._address))
+        host = self._kept() or Connection(*await asyncio.open_connection(*self._address))
         try:
             yield host
         except BaseException:
@@ -101,8 +96,40 @@ class Load:
             raise
         self._idle.append((time.perf_counter(), host))
 
+    def _kept(self) -> Connection | None:
+        """The newest idle connection that a host has not closed."""
+        while self._idle:
+            host = self._idle.pop()[1]
+            if not host.reader.at_eof():
+                return host
+            host.writer.close()
+        return None
 
-async def _run(host: Connection, workflow: str, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
+
+class Client:
+    """One operation's requests, each with a key of its own."""
+
+    def __init__(self, load: Load, number: int) -> None:
+        self.number = number
+        self.repeats = 0
+        self._load = load
+        self._steps = itertools.count()
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        key = f"soak-{self.number}-{next(self._steps)}" if method == "POST" else None
+        until = time.perf_counter() + _PATIENCE
+        while True:
+            try:
+                async with self._load.connection() as host:
+                    return await host.ask(method, path, body, key)
+            except (OSError, EOFError):
+                if time.perf_counter() > until:
+                    raise
+            self.repeats += 1
+            await asyncio.sleep(_PAUSE)
+
+
+async def _run(host: Client, workflow: str, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
     """A run from its creation to its last event."""
     body = {"workflowId": workflow, **({"inputs": inputs} if inputs else {})}
     run_id = (await host.ask("POST", "/v1/runs", body))["runId"]
@@ -113,34 +140,39 @@ async def _run(host: Connection, workflow: str, inputs: dict[str, Any] | None = 
     return run
 
 
-async def _plain(host: Connection, number: int) -> None:
+async def _plain(host: Client) -> None:
     await _run(host, "five")
 
 
-async def _tool(host: Connection, number: int) -> None:
+async def _tool(host: Client) -> None:
     outputs = (await _run(host, "tool"))["outputs"]
     assert str(WORDS) in str(outputs), outputs
 
 
-async def _agent(host: Connection, number: int) -> None:
-    inputs = {"question": f"How many words has the note? ({number})", "agentId": AGENT}
+async def _agent(host: Client) -> None:
+    inputs = {"question": f"How many words has the note? ({host.number})", "agentId": AGENT}
     outputs = (await _run(host, "forestay-ask", inputs))["outputs"]
     assert outputs["output"] == ANSWER, outputs
 
 
-async def _relay(host: Connection, number: int) -> None:
+async def _relay(host: Client) -> None:
     """A session from its opening to its end: notes in, a question, an answer."""
-    opened = await host.ask("POST", "/crp/sessions", {"app_id": f"soak-{number}"})
+    opened = await host.ask("POST", "/crp/sessions", {"app_id": f"soak-{host.number}"})
     session = f"/crp/sessions/{opened['session_id']}"
     taken = await host.ask("POST", f"{session}/ingest", {"text": _NOTES, "source_label": "notes"})
     assert taken["facts_extracted"] >= 4, taken
     body = {"system_prompt": "You are brief.", "task_input": "Where does the Aurora lie?"}
     said = await host.ask("POST", f"{session}/dispatch", body)
     assert said["output"] == ANSWER, said
-    await host.ask("POST", f"{session}/close")
+    repeats = host.repeats
+    try:
+        await host.ask("POST", f"{session}/close")
+    except AssertionError as refused:  # asked again after a crash, a session that was closed says that it is
+        if host.repeats == repeats or "The session is closed." not in str(refused):
+            raise
 
 
-_OPERATIONS: dict[str, Callable[[Connection, int], Awaitable[None]]] = {
+_OPERATIONS: dict[str, Callable[[Client], Awaitable[None]]] = {
     "run": _plain,
     "tool": _tool,
     "agent": _agent,

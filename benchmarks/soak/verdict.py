@@ -1,29 +1,65 @@
-"""What a soak found: the table by minute, and what is wrong. Pure, so that its tests need no host.
+"""What a soak found, and what is wrong with it. Pure, so that its tests need no host.
 
-S1  Any operation that failed, or that could not begin, fails the soak.
-S2  Memory after the warm-up may grow by `SLOPE_MIB` a minute; growth below `NOISE_MIB` in all is not looked at.
-S3  For each kind the p99 of the last third is at most twice that of the first.
+S1  Any operation that failed, or that could not begin, fails the soak; so does one that had to be repeated although
+    the host was not restarting.
+S2  Memory may grow by `slope_mib` a minute within a life of the host, its first third left out; growth below
+    `NOISE_MIB` in all is not looked at.
+S3  For each kind the p99 of the last third is at most twice that of the first, without what met a restart.
 S4  The ledger verifies.
+S5  At the end no more than `MORE_FILES` descriptors are open that were not when the warm-up was over.
+S6  Files are bounded: the ledger's growth for each operation and the size of its write-ahead log are in the last third
+    at most `_MORE` times what they were in the first, and everything else grows by at most `OTHER_MIB`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchmarks.measure import percentile
-from benchmarks.soak.load import KINDS, Done
 
 SLOPE_MIB = 2.0
 NOISE_MIB = 6.0
+OTHER_MIB = 8.0
+LOG_MIB = 16.0  # a write-ahead log, and a growth of the ledger, below this is not looked at
+MORE_FILES = 64  # the connections of clients, which come and go
 _TIMES = 2.0
+_MORE = 1.5
 
 
-class Memory(NamedTuple):
+class Done(NamedTuple):
+    """One operation: when it was due, how long it took from then on, and how often it had to be asked for again.
+
+    Where `seconds` are of another clock than `due`, `lasted` is of the same."""
+
+    kind: str
+    due: float
+    seconds: float
+    error: str | None
+    repeats: int = 0
+    lasted: float | None = None
+
+
+class Sample(NamedTuple):
+    """What the host took at one moment. Sizes are in MiB."""
+
     at: float  # on the same clock as Done.due
-    resident: float  # MiB
-    private: float  # MiB that no file stands behind: where a leak shows
+    resident: float
+    private: float  # memory that no file stands behind: where a leak shows
+    files: int = 0  # open descriptors
+    life: int = 0
+    ledger: float = 0.0
+    log: float = 0.0
+    other: float = 0.0
+
+
+class Restart(NamedTuple):
+    """The host was told to go at `at`, and served again so many seconds later."""
+
+    at: float
+    how: str
+    seconds: float
 
 
 class Soak(NamedTuple):
@@ -34,20 +70,37 @@ class Soak(NamedTuple):
     capacity: float
     rate: float
     done: Sequence[Done]
-    memory: Sequence[Memory]
+    samples: Sequence[Sample]
     behind: int
     ledger_ok: bool
     records: int
+    restarts: Sequence[Restart] = ()
+    slope_mib: float = SLOPE_MIB  # by which memory may grow in a minute
+    measured: str = "latency"  # what the seconds of operations are
+
+    @property
+    def kinds(self) -> list[str]:
+        return list(dict.fromkeys(item.kind for item in self.done))
+
+    def met(self, item: Done) -> bool:
+        """Whether the host was away at any time between the beginning and the end of an operation."""
+        end = item.due + (item.seconds if item.lasted is None else item.lasted)
+        return any(item.due <= away.at + away.seconds and away.at <= end for away in self.restarts)
 
 
-def slope(memory: Sequence[Memory]) -> float:
-    """MiB a minute: the least-squares line through the private memory."""
-    if len(memory) < 2:
-        return 0.0
-    middle = sum(item.at for item in memory) / len(memory)
-    level = sum(item.private for item in memory) / len(memory)
-    spread = sum((item.at - middle) ** 2 for item in memory)
-    rise = sum((item.at - middle) * (item.private - level) for item in memory)
+def slope(samples: Sequence[Sample]) -> float:
+    """MiB a minute: the least-squares slope of the private memory that all lives have in common, each at its own
+    level. The first third of a life, in which it warms up, is left out when there was more than one."""
+    lives: defaultdict[int, list[Sample]] = defaultdict(list)
+    for item in samples:
+        lives[item.life].append(item)
+    spread = rise = 0.0
+    for held in lives.values():
+        warm = held[len(held) // 3 :] if len(lives) > 1 else held
+        middle = sum(item.at for item in warm) / len(warm)
+        level = sum(item.private for item in warm) / len(warm)
+        spread += sum((item.at - middle) ** 2 for item in warm)
+        rise += sum((item.at - middle) * (item.private - level) for item in warm)
     return 60 * rise / spread if spread else 0.0
 
 
@@ -58,47 +111,57 @@ def faults(soak: Soak) -> list[str]:
     found += [f"S1 {count} times {error}" for error, count in errors.most_common(5)]
     if soak.behind:
         found.append(f"S1 {soak.behind} operations could not begin: the host did not keep up")
-    growth = slope(soak.memory)
-    if growth > SLOPE_MIB and growth * soak.seconds / 60 > NOISE_MIB:
-        found.append(f"S2 memory grows by {growth:.1f} MiB a minute; {SLOPE_MIB:.0f} are allowed")
-    for kind in KINDS:
+    if repeated := sum(item.repeats > 0 and not soak.met(item) for item in soak.done):
+        found.append(f"S1 {repeated} operations had to be repeated although the host did not restart")
+    growth = slope(soak.samples)
+    if growth > soak.slope_mib and growth * soak.seconds / 60 > NOISE_MIB:
+        found.append(f"S2 memory grows by {growth:.3g} MiB a minute; {soak.slope_mib:g} are allowed")
+    for kind in soak.kinds:
         first, last = (_p99(soak, kind, third) for third in (0, 2))
         if first is not None and last is not None and last > _TIMES * first:
             found.append(f"S3 {kind}: p99 was {first:.0f} ms in the first third and {last:.0f} ms in the last")
+    if soak.samples and soak.samples[-1].files > soak.samples[0].files + MORE_FILES:
+        found.append(f"S5 {soak.samples[0].files} files were open at first, and {soak.samples[-1].files} at the end")
     if not soak.ledger_ok:
         found.append("S4 the ledger does not verify")
+    return [*found, *_files(soak)]
+
+
+def _files(soak: Soak) -> list[str]:
+    """S6."""
+    found: list[str] = []
+    early, late = (_third(soak, third) for third in (0, 2))
+    if len(early) < 2 or len(late) < 2:
+        return found
+    first, last = (_growth_each(soak, held) for held in (early, late))
+    grown = late[-1].ledger - late[0].ledger
+    if first is not None and last is not None and last > _MORE * first and grown > LOG_MIB:
+        found.append(f"S6 an operation took {first:.1f} KiB of ledger in the first third and {last:.1f} in the last")
+    before, after = (max(item.log for item in held) for held in (early, late))
+    if after > LOG_MIB and after > _MORE * before:
+        found.append(f"S6 the write-ahead log had {before:.0f} MiB in the first third and {after:.0f} in the last")
+    if late[-1].other - early[0].other > OTHER_MIB:
+        found.append(f"S6 other files grew from {early[0].other:.0f} to {late[-1].other:.0f} MiB")
     return found
 
 
-def table(soak: Soak) -> list[str]:
-    """A row a minute: operations, errors, memory, and p50 and p99 of each kind in milliseconds."""
-    lines = [
-        "| minute | operations | errors | RSS MiB | own MiB | " + " | ".join(f"{k} p50/p99 ms" for k in KINDS) + " |",
-        "|---" * (5 + len(KINDS)) + "|",
-    ]
-    minutes = max(1, round(soak.seconds / 60))
-    length = soak.seconds / minutes
-    for minute in range(minutes):
-        low, high = soak.began + minute * length, soak.began + (minute + 1) * length
-        done = [item for item in soak.done if low <= item.due < high]
-        held = [item for item in soak.memory if low <= item.at < high]
-        cells = [
-            str(minute + 1),
-            f"{len(done):,}",
-            str(sum(item.error is not None for item in done)),
-            f"{held[-1].resident:.0f}" if held else "-",
-            f"{held[-1].private:.0f}" if held else "-",
-            *(_cell([item.seconds for item in done if item.kind == kind]) for kind in KINDS),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
+def _third(soak: Soak, third: int) -> list[Sample]:
+    low = soak.began + third * soak.seconds / 3
+    return [item for item in soak.samples if low <= item.at < low + soak.seconds / 3]
 
 
-def _cell(seconds: list[float]) -> str:
-    return f"{percentile(seconds, 0.5) * 1000:.0f} / {percentile(seconds, 0.99) * 1000:.0f}" if seconds else "-"
+def _growth_each(soak: Soak, held: Sequence[Sample]) -> float | None:
+    """KiB by which the ledger and its log grew for each operation that was due meanwhile."""
+    count = sum(held[0].at <= item.due < held[-1].at for item in soak.done)
+    grown = held[-1].ledger + held[-1].log - held[0].ledger - held[0].log
+    return grown * 1024 / count if count else None
 
 
 def _p99(soak: Soak, kind: str, third: int) -> float | None:
     low = soak.began + third * soak.seconds / 3
-    taken = [item.seconds for item in soak.done if item.kind == kind and low <= item.due < low + soak.seconds / 3]
+    taken = [
+        item.seconds
+        for item in soak.done
+        if item.kind == kind and low <= item.due < low + soak.seconds / 3 and not soak.met(item)
+    ]
     return percentile(taken, 0.99) * 1000 if taken else None

@@ -29,6 +29,7 @@ from forestay.agents.steps import (
     Returned,
 )
 from forestay.models import Message, ToolCall
+from forestay.tools import Tool
 from tests.agents.world import TOOLS, manifest
 
 NAMES = st.sampled_from([*(tool.name for tool in TOOLS), "absent"])
@@ -96,3 +97,22 @@ def _paired(messages: tuple[Message, ...]) -> None:
             assert not waiting
         waiting += [call.id for call in message.tool_calls]
     assert not waiting
+
+
+@given(st.lists(st.sampled_from([*(tool.name for tool in TOOLS), "brought", "absent"]), min_size=1, max_size=6))
+def test_a6_the_callers_calls_are_handed_over_when_the_others_are_settled(names: list[str]) -> None:
+    brought = Tool("brought", "", {"type": "object"}, "unsafe", "caller:brought")
+    state = evolve(AgentState(manifest()), Begun((Message("system", "s"), Message("user", "u")), (*TOOLS, brought)))
+    calls = tuple(ToolCall(f"c{number}", name, {}) for number, name in enumerate(names))
+    state = evolve(state, Answered("say", calls, "tool_calls"))
+    settled: list[str] = []
+    while isinstance(step := decide(state), GateCall):
+        settled.append(step.call.id)
+        state = evolve(evolve(state, Gated("refuse")), Returned("r"))
+    own = [call.id for call in calls if call.name != "brought"]
+    assert settled == own
+    if len(own) == len(calls):
+        assert isinstance(step, CallModel)
+    else:
+        assert isinstance(step, Finish) and step.outcome == "handed-off" and step.output == "say"
+        assert [call.id for call in step.calls] == [call.id for call in calls if call.name == "brought"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from forestay.agents import Kept
 from forestay.kernel import Problem
 from forestay.models import Message, ScriptedCall, Turn, Usage
 from forestay.tools import ApprovalAnswer, Tool, ToolOutcome, ToolSource
@@ -206,17 +207,26 @@ async def test_an_unsure_answer_is_confirmed(confidence: float, answer: Any, out
     assert [kind for kind, _ in world.events].count("agent.decided") == 1
 
 
+@pytest.mark.api(
+    "event.input|event.before_agent_start|event.agent_start|event.turn_start|event.message_start",
+    "event.message_update|event.message_end|event.context|event.context_with_system",
+    "event.before_provider_request|event.after_provider_response|event.tool_execution_start",
+    "event.tool_call|event.tool_execution_update|event.tool_result|event.tool_execution_end",
+    "event.turn_end|event.agent_end",
+)
 async def test_extensions_hear_everything_in_pis_order() -> None:
     hooks = Listener()
     await World([CALL, DONE], hooks=hooks).start()
     assert [kind for at, kind in enumerate(hooks.types) if hooks.types[at - 1 : at] != [kind]] == [
         "input", "before_agent_start", "agent_start",
         "turn_start", "message_start", "message_end",
-        "context", "before_provider_request", "message_start", "message_update", "message_end",
+        "context", "context_with_system", "before_provider_request",
+        "after_provider_response", "message_start", "message_update", "message_end",
         "tool_execution_start", "tool_call", "tool_execution_update", "tool_result", "tool_execution_end",
         "message_start", "message_end", "turn_end",
         "turn_start",
-        "context", "before_provider_request", "message_start", "message_update", "message_end", "turn_end",
+        "context", "context_with_system", "before_provider_request",
+        "after_provider_response", "message_start", "message_update", "message_end", "turn_end",
         "agent_end",
     ]  # fmt: skip
     ends = [event for event in hooks.events if event["type"] == "turn_end"]
@@ -315,10 +325,14 @@ class Notes:
         self.entries: dict[str, str] = {}
 
     async def recall(self, agent_id: str, task: str) -> Sequence[str]:
-        return list(self.entries.values())
+        return list(self.entries)
 
-    async def remember(self, agent_id: str, entry: str, *, idempotency_key: str) -> None:
+    async def read(self, ids: Sequence[str]) -> Sequence[str]:
+        return [self.entries[name] for name in ids if name in self.entries]
+
+    async def remember(self, agent_id: str, entry: str, *, idempotency_key: str) -> Kept:
         self.entries[idempotency_key] = entry
+        return Kept(agent_id, idempotency_key)
 
 
 async def test_memory_is_recalled_and_kept_when_the_manifest_says_so() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,14 +10,13 @@ from typing import Any
 import pytest
 
 from forestay.kernel import Ledger
+from tests.forked import python
 
 ROOT = Path(__file__).parents[2]
 
 
 def run(folder: Path, deadline: int) -> int:
-    command = [sys.executable, "-m", "tests.agents.killed_child", str(folder), str(deadline)]
-    env = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    done = python("tests.agents.killed_child", str(folder), str(deadline))
     assert done.returncode in (0, -9), done.stderr
     return done.returncode
 

@@ -31,6 +31,14 @@ def paths(host: Served) -> list[str]:
         f"/runs/{done}",
         f"/runs/{gate}",
         f"/runs/{done}/turns/0/1",
+        f"/runs/{done}/nodes/master",
+        f"/runs/{done}/diff?against={gate}",
+        "/charts",
+        "/workflows",
+        "/workflows/review",
+        "/schedules",
+        "/webhooks",
+        "/keys",
         "/inbox",
         "/extensions",
         "/extensions/ext.tally",
@@ -47,6 +55,7 @@ def paths(host: Served) -> list[str]:
     ]
 
 
+@pytest.mark.sweep
 def test_every_page_is_accessible(visit: Visit, paths: list[str]) -> None:
     for path in paths:
         visit.go(path)
@@ -66,6 +75,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("size", list(SIZES))
 def test_empty_pages_say_what_to_do_and_are_accessible(browser: Any, bare: Served, size: str) -> None:
     context = browser.new_context(viewport=SIZES[size])
@@ -92,6 +102,7 @@ def test_a_problem_is_accessible(browser: Any, host: Served) -> None:
     context.close()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("size", list(SIZES))
 def test_servers_with_pins_and_differences_are_accessible(browser: Any, drift: Served, size: str) -> None:
     context = browser.new_context(viewport=SIZES[size])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.browser.conftest import SIZES, Visit
 from tests.console.served import KEY, Served
 
@@ -36,6 +38,7 @@ def test_a_person_signs_in_approves_and_sees_the_end_without_a_mouse(browser: An
     context.close()
 
 
+@pytest.mark.sweep
 def test_whatever_has_the_focus_shows_it(visit: Visit) -> None:
     """Tab through pages: each stop has an outline that can be seen, and none is a trap."""
     page = visit.page

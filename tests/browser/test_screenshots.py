@@ -16,8 +16,9 @@ from tests.browser.conftest import SIZES, Visit
 from tests.console.served import QUESTION, Served, served
 from tests.console.served import harbour as brought
 
+pytestmark = pytest.mark.sweep
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-MOST_BYTES = 150_000
+MOST_BYTES = 200_000
 
 
 class Harbour:
@@ -57,7 +58,7 @@ PICTURES: list[Picture] = [
     ("console-overview", "desktop dark", lambda h: "/", 760, None),
     ("console-run", "desktop light", lambda h: f"/runs/{h.done}", 820, None),
     ("console-turn", "desktop light", lambda h: f"/runs/{h.done}/turns/0/1", 760, None),
-    ("console-prompt", "desktop light", lambda h: f"/runs/{h.asked}", 900, _open_arithmetic),
+    ("console-prompt", "desktop light", lambda h: f"/runs/{h.asked}", 800, _open_arithmetic),
     ("console-extension", "desktop light", lambda h: "/extensions/ext.tally", 900, None),
     ("console-session", "desktop light", lambda h: f"/relay/{h.session}", 860, None),
     ("console-ledger", "desktop light", lambda h: "/ledger", 620, _verify),

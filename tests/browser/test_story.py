@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.browser.conftest import INPUTS, Visit
 
 PROMPT = "May ext.tally talk to hosts on the network? (collector.example)"
@@ -30,9 +32,10 @@ def test_a_run_is_watched_live_and_its_questions_are_answered(visit: Visit) -> N
     visit.card("May the agent call write?").locator('button:text-is("Approve")').click()
     page.wait_for_selector("#status .badge.good")
     page.wait_for_selector('#timeline .type:text-is("run.completed")')
-    agent = page.locator(".agent").inner_text()
-    assert "counts stay here" in agent
-    assert "The Aurora lies at berth 7." in agent
+    assert "The Aurora lies at berth 7." in page.locator(".answer").inner_text()
+    assert "counts stay here" not in page.locator(".agent").inner_text()  # turns are folded
+    page.locator(".agent details").evaluate_all("turns => turns.forEach(turn => { turn.open = true; })")
+    assert "counts stay here" in page.locator(".agent").inner_text()
 
     page.locator('a:text-is("What the model saw")').last.click()
     page.wait_for_selector('.note:has-text("hash to what was recorded")')
@@ -44,6 +47,7 @@ def test_a_run_is_watched_live_and_its_questions_are_answered(visit: Visit) -> N
     assert page.locator("tr.why", has_text="counts stay here").count() >= 1
 
 
+@pytest.mark.sweep
 def test_a_run_is_followed_to_its_end_without_a_reload(visit: Visit) -> None:
     page = visit.page
     run = visit.start("review")
@@ -85,6 +89,7 @@ def test_a_decision_is_made_and_taken_back(visit: Visit) -> None:
     assert page.locator("#decisions tbody").count() == 0
 
 
+@pytest.mark.sweep
 def test_a_run_is_replayed_and_forked(visit: Visit) -> None:
     page = visit.page
     source = visit.host.finished()
@@ -108,9 +113,48 @@ def test_an_agent_is_asked_on_the_overview(visit: Visit) -> None:
     page.select_option("#agent", "local.harbour.master")
     page.click('button:text-is("Ask")')
     page.wait_for_selector("#status .badge.good")
-    assert "The old lighthouse burned down in 1954" in page.locator(".agent").inner_text()
+    assert "The old lighthouse burned down in 1954" in page.locator(".answer").inner_text()
 
 
+def test_a_node_is_opened_from_the_graph_and_json_folds_and_copies(visit: Visit) -> None:
+    page = visit.page
+    run = visit.host.finished()
+    visit.go(f"/runs/{run}")
+    larger = page.locator('button[aria-label="Larger: the graph"]')
+    before = page.locator("svg.graph").bounding_box()["width"]
+    larger.click()
+    assert page.locator("svg.graph").bounding_box()["width"] > before
+    event = page.locator(".event", has=page.locator("pre.json details details")).first
+    event.locator("> details > summary").click()
+    fold = event.locator("pre.json details details").first
+    assert fold.get_attribute("open") is not None
+    fold.locator("summary").first.click()
+    assert fold.get_attribute("open") is None
+    page.locator("svg.graph a").first.click()
+    page.wait_for_selector('h2:text-is("Attempts")')
+    assert "ago" in page.locator("td time").first.inner_text() or "now" in page.locator("td time").first.inner_text()
+
+
+@pytest.mark.sweep
+def test_shortcuts_open_pages_and_say_what_they_are(visit: Visit) -> None:
+    page = visit.page
+    visit.go("/")
+    page.keyboard.press("?")
+    page.locator("dialog[open] h2").wait_for()
+    visit.accessible()
+    page.keyboard.press("Escape")
+    assert page.locator("dialog[open]").count() == 0
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    page.wait_for_selector("h1:text-is('Runs')")
+    page.wait_for_load_state()  # the page's script hears the next key
+    page.keyboard.press("/")
+    page.keyboard.type("lighthouse g i")  # what is typed is no shortcut
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs?q=lighthouse**")
+
+
+@pytest.mark.sweep
 def test_choosing_a_workflow_brings_its_inputs(visit: Visit) -> None:
     page = visit.page
     visit.go("/")
@@ -123,6 +167,7 @@ def test_choosing_a_workflow_brings_its_inputs(visit: Visit) -> None:
     assert page.input_value("#inputs") == '{"mine": 1}'
 
 
+@pytest.mark.sweep
 def test_the_inbox_and_the_overview_look_again_by_themselves(visit: Visit) -> None:
     page = visit.page
     visit.go("/inbox")
@@ -139,6 +184,7 @@ def test_the_inbox_and_the_overview_look_again_by_themselves(visit: Visit) -> No
     assert page.evaluate("window.untouched") is True
 
 
+@pytest.mark.sweep
 def test_a_fact_is_found_and_read_in_its_source(visit: Visit) -> None:
     page = visit.page
     visit.host.finished()
@@ -154,6 +200,7 @@ def test_a_fact_is_found_and_read_in_its_source(visit: Visit) -> None:
     page.wait_for_selector('h2:text-is("Why each fact is there")')
 
 
+@pytest.mark.sweep
 def test_the_ledger_is_verified_and_its_records_are_shown(visit: Visit) -> None:
     page = visit.page
     visit.host.finished()

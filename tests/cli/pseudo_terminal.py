@@ -8,33 +8,24 @@ import pty
 import re
 import select
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-COMMAND = "import sys; from forestay.cli.main import main; sys.exit(main())"
+from tests.forked import Forked
+
 PATIENCE = 90.0
+PROMPTS = 100
+"""So many lines may be typed in vain."""
 
 
 class PseudoTerminal:
     """`forestay …` in `folder`; `seen` is everything that the terminal showed."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, **environ: str) -> None:
         self._terminal, side = pty.openpty()
         keep = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
         home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / ".none"), "TERM": "dumb", "NO_COLOR": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", COMMAND, *arguments],
-            cwd=folder,
-            env={**keep, **home, "PYTHONPATH": str(ROOT / "src")},
-            stdin=side,
-            stdout=side,
-            stderr=side,
-            start_new_session=True,
-            preexec_fn=_controlling,
-        )
+        self._process = Forked(folder, *arguments, environ={**keep, **home, **environ}, terminal=side)
         os.close(side)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a read may end inside a character
         self._shown = self.seen = ""
@@ -47,6 +38,33 @@ class PseudoTerminal:
             assert time.monotonic() < until and self._more(until - time.monotonic()), (pattern, self.seen)
         self._read = found.end()
         return found
+
+    def ready(self, prompt: str) -> None:
+        """Wait until the terminal ends with a prompt, and take what was shown so far as read."""
+        until = time.monotonic() + PATIENCE
+        while not self.seen.endswith(prompt):
+            assert time.monotonic() < until and self._more(until - time.monotonic()), (prompt, self.seen)
+        self._read = len(self.seen)
+
+    def shows(self, text: str) -> None:
+        """Wait until `text` is shown anywhere after what was read."""
+        until = time.monotonic() + PATIENCE
+        while text not in self.seen[self._read :]:
+            assert time.monotonic() < until and self._more(until - time.monotonic()), (text, self.seen)
+
+    def stands(self, text: str, prompt: str, *, ever: bool = False) -> None:
+        """Wait until `text` is shown before a prompt, which is left unread; an empty line brings the next prompt.
+
+        What stands beside a conversation is shown with the first prompt after it has changed. `ever` takes one that was
+        read already.
+        """
+        for _ in range(PROMPTS):
+            self.shows(prompt)
+            if text in self.seen[0 if ever else self._read :]:
+                return
+            self.expect(re.escape(prompt))
+            self.type("")
+        raise AssertionError((text, self.seen))
 
     def type(self, line: str) -> None:
         os.write(self._terminal, f"{line}\n".encode())
@@ -79,11 +97,3 @@ class PseudoTerminal:
         self._shown += self._decoder.decode(part)
         self.seen = self._shown.replace("\r\n", "\n")
         return bool(part)
-
-
-def _controlling() -> None:
-    """The terminal sends Ctrl-C to the program that it controls."""
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

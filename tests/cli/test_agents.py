@@ -1,4 +1,4 @@
-"""`forestay agent`, `eval`, `deploy`, `budget` and `trigger`: the real commands, from a pack to a rollback."""
+"""`forestay agent`, `eval`, `deploy`, `budget`, `trigger`, `memory`: the real commands, from a pack to a rollback."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.cli.test_runs import Shell
@@ -101,3 +102,40 @@ def test_an_event_of_a_queue_and_a_dead_letter(shell: Shell) -> None:
     other = shell("trigger", "list").result["subscriptions"][0]["subscriptionId"]
     assert shell("trigger", "pause", other).result["state"] == "paused"
     assert shell("trigger", "resume", other).result["state"] == "active"
+
+
+def test_what_is_remembered_is_found_and_forgotten(shell: Shell) -> None:
+    for text in ("The Aurora lies at berth 7.", "The Petrel lies at berth 3."):
+        body = {"memoryRef": "harbour", "content": text, "tags": ["ship"]}
+        answer = httpx.post(
+            f"{shell.environment['FORESTAY_URL']}/host/v1/memory",
+            json=body,
+            headers={"Authorization": f"Bearer {shell.environment['FORESTAY_API_KEY']}"},
+        )
+        assert answer.status_code == 201
+    told = shell("memory", "list", "--ref", "harbour", "--human").out.splitlines()
+    assert len(told) == 2 and "[ship]" in told[0]
+    (best,) = shell("memory", "search", "Where is the Aurora?", "--limit", "1").result["memories"]
+    assert best["content"] == "The Aurora lies at berth 7."
+    assert shell("memory", "forget", best["memoryId"]).result == {"forgotten": 1}
+    assert shell("memory", "forget", best["memoryId"]).code == 4
+    assert shell("memory", "forget").code == shell("memory", "forget", "x", "--tag", "ship").code == 2
+    assert "forgot 1" in shell("memory", "forget", "--tag", "ship", "--human").out
+    assert shell("memory", "list").result == {"memories": []}
+
+
+def test_a_credential_is_kept_shown_without_its_value_and_revoked(shell: Shell) -> None:
+    shell.environment["STRIPE_KEY"] = "canary-51c0ffee77"
+    kept = shell(
+        "credential", "add", "stripe", "--audience", "api.stripe.com", "--from-env", "STRIPE_KEY", "--approval"
+    )
+    assert kept.result["audiences"] == ["api.stripe.com"] and kept.result["issuer"] == "host"
+    told = shell("credential", "list", "--human").out
+    assert told.split() == ["stripe", "host", "api.stripe.com", "asks"]
+    assert "canary" not in told + kept.out
+    wrong = shell("credential", "add", "stripe", "--audience", "*.com", "--from-env", "STRIPE_KEY")
+    assert wrong.code == 2 and "canary" not in wrong.out
+    assert shell("credential", "add", "x", "--audience", "a.example.com", "--from-env", "NO_SUCH").code == 2
+    assert shell("credential", "revoke", "stripe").result == {"revoked": "stripe"}
+    assert shell("credential", "revoke", "stripe").code == 4
+    assert shell("credential", "list").result == {"credentials": []}

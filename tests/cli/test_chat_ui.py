@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,8 +20,8 @@ class Played:
         self.prompts: list[str] = []
         self.busy = False
 
-    async def line(self, prompt: str, shown: str = "", draft: str = "") -> str | None:
-        self.prompts.append(shown + prompt)
+    async def line(self, prompt: str, shown: Callable[[], str], draft: str = "", asker: str = "") -> str | None:
+        self.prompts.append(shown() + prompt)
         if not self.lines:
             await asyncio.Event().wait()
         return self.lines.pop(0)
@@ -67,7 +68,7 @@ async def test_a_form_that_does_not_fit_is_not_sent() -> None:
         await ChatUi(Played("", "Aurora", "y")).request("harbour", "form", FORM)  # type: ignore[arg-type]
 
 
-async def test_what_is_given_up_is_cancelled_and_the_next_question_is_asked() -> None:
+async def test_g4_what_is_given_up_is_cancelled_and_nothing_is_asked_until_something_new_begins() -> None:
     ui = ChatUi(keyboard := Played())  # type: ignore[arg-type]
     asked = asyncio.ensure_future(ui.request("harbour", "confirm", {"title": "?"}))
     while not keyboard.prompts:
@@ -75,6 +76,9 @@ async def test_what_is_given_up_is_cancelled_and_the_next_question_is_asked() ->
     ui.give_up()
     assert await asked is None
     keyboard.lines = ["y"]
+    assert await ui.request("harbour", "confirm", {"title": "Still?"}) is None, "the command that was ended goes on"
+    assert len(keyboard.prompts) == 1
+    ui.begin()
     assert await ui.request("harbour", "confirm", {"title": "?"}) is True
 
 
@@ -82,23 +86,20 @@ async def test_g3_a_question_is_announced_while_the_person_types(capsys: pytest.
     ui = ChatUi(keyboard := Played("y"))  # type: ignore[arg-type]
     keyboard.busy = True
     assert await ui.request("harbour", "confirm", {"title": "?"}) is True
-    assert capsys.readouterr().out == "[harbour] asks something; it comes after your line\n"
+    assert capsys.readouterr().out == "\n[harbour] asks something; it comes after your line\n"
 
 
-async def test_g2_the_editor_and_what_stands_beside_the_conversation(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_g2_the_editor_and_what_stands_beside_the_conversation() -> None:
     ui = ChatUi(Played())  # type: ignore[arg-type]
     await ui.request("harbour", "setEditorText", {"text": "moor"})
     await ui.request("harbour", "pasteToEditor", {"text": " it"})
     assert await ui.request("harbour", "getEditorText", {}) == "moor it" == ui.draft
     for number in range(100):
         await ui.request("harbour", "setStatus", {"key": str(number), "text": f"berth {number}"})
-    ui.before_prompt()
-    assert capsys.readouterr().out.count("[harbour] berth") == 20
-    ui.before_prompt()
-    assert capsys.readouterr().out == "", "what has not changed is not shown again"
+    assert ui.before_prompt().count("[harbour] berth") == 20
+    assert ui.before_prompt() == "", "what has not changed is not shown again"
     for number in range(100):
         await ui.request("harbour", "setStatus", {"key": str(number), "text": None})
     await ui.request("harbour", "setWidget", {"key": "w", "lines": ["\x1b[2J" + "x" * 10_000]})
-    ui.before_prompt()
-    shown = capsys.readouterr().out
+    shown = ui.before_prompt()
     assert len(shown) < 500 and "\x1b" not in shown and shown.endswith("…\n")

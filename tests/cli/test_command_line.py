@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -14,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from forestay.cli import ledger as tail
 from forestay.cli.commands import COMMANDS, GROUPS
 from forestay.kernel import TABLE, Draft, Ledger
+from tests import forked
 
 
 class Ran:
@@ -29,13 +32,7 @@ class Ran:
 
 
 def forestay(folder: Path, *words: str, **environ: str) -> Ran:
-    done = subprocess.run(
-        [sys.executable, "-m", "forestay.cli.main", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "XDG_CONFIG_HOME": str(folder), **environ},
-    )
+    done = forked.forestay(folder, *words, environ={**os.environ, "XDG_CONFIG_HOME": str(folder), **environ})
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
@@ -204,6 +201,22 @@ async def test_tail_follows_what_another_process_writes(tmp_path: Path) -> None:
     child.wait()
 
 
+async def test_tail_loses_nothing_between_what_it_read_and_what_it_follows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Ledger.open(await fill(tmp_path, 1)) as ledger:
+        records, position = await tail._last(ledger, "", 20)
+        await ledger.append("run/between", [Draft("t", 1)])
+        following = asyncio.ensure_future(tail._follow(ledger, "", records, position))
+        await ledger.append("run/after", [Draft("t", 1)])
+        printed: list[str] = []
+        while len(printed) < 4:
+            await asyncio.sleep(0)
+            printed += [json.loads(line)["stream"] for line in capsys.readouterr().out.splitlines()]
+        following.cancel()
+        assert printed == ["run/a", "ext/b", "run/between", "run/after"]
+
+
 def test_config_show_hides_the_password_in_an_address(tmp_path: Path) -> None:
     ran = forestay(tmp_path, "config", "show", FORESTAY_MODELS_DEFAULT="openai:m@https://me:hunter22@models.test/v1")
     assert "models.test" in ran.out and "hunter22" not in ran.out
@@ -243,11 +256,17 @@ def test_completion_scripts_are_offered(tmp_path: Path) -> None:
 def test_the_help_does_not_load_heavy_modules(tmp_path: Path) -> None:
     code = (
         "import sys; from forestay.cli.main import run; run(['--help'])\n"
-        "heavy = {'rich', 'sqlite3', 'starlette', 'wasmtime', 'grpc', 'jsonschema_rs', 'asyncio', 'httpx'}\n"
+        "heavy = {'rich', 'sqlite3', 'starlette', 'wasmtime', 'grpc', 'jsonschema_rs', 'asyncio', 'httpx', 'typer'}\n"
         "print('HEAVY', sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert "HEAVY []" in done.stdout
+
+
+def test_a_command_of_a_host_without_extensions_loads_no_engine(tmp_path: Path) -> None:
+    code = "import sys; from forestay.cli.main import run; run(['run', 'list']); print('wasmtime' in sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False", done.stderr
 
 
 def test_without_a_command_people_get_the_help_and_programs_a_problem(tmp_path: Path) -> None:
@@ -314,6 +333,8 @@ UP = {
     "key": None,
     "keyFrom": "earlier",
     "workflows": [],
+    "startable": None,
+    "elsewhere": False,
     "leftOut": [],
     "unloadable": None,
     "untrusted": [],
@@ -358,5 +379,5 @@ def test_up_prints_a_command_that_can_be_typed(tmp_path: Path, monkeypatch: pyte
 
 
 def test_up_names_the_workflows_and_how_to_start_one() -> None:
-    shown = shown_by_up(workflows=[f"w{number}" for number in range(9)])
+    shown = shown_by_up(workflows=[f"w{number}" for number in range(9)], startable="w0")
     assert "w0, w1, w2, w3, w4 and 4 more" in shown and "forestay run start w0 --wait" in shown

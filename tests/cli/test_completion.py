@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from forestay.cli.commands import GROUPS
+from tests.forked import forestay
 
 
 def offered(folder: Path, line: str, shell: str = "bash") -> list[str]:
@@ -20,14 +19,9 @@ def offered(folder: Path, line: str, shell: str = "bash") -> list[str]:
         "zsh": {"_TYPER_COMPLETE_ARGS": line},
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
-    done = subprocess.run(
-        [sys.executable, "-m", "forestay.cli.main"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "_FORESTAY_COMPLETE": f"complete_{shell}", **typed},
-        check=True,
-    )
+    asked = {**os.environ, "_FORESTAY_COMPLETE": f"complete_{shell}", **typed}
+    done = forestay(folder, environ=asked)
+    assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 

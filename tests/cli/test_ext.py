@@ -51,6 +51,20 @@ def ext(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return typed
 
 
+def test_a_denial_is_one_message(ext: Ext, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ext", "call", "t.ts", "run", "--policy", "strict", "--human"]) != 0
+    told = capsys.readouterr()
+    message = "t has no grant for exec, and the mode is strict."
+    assert (told.out + told.err).count(message) == 1
+    lines = told.err.splitlines()
+    assert lines[0] == f"Problem: {message}"
+    assert lines[-2:] == [
+        "  What to do: Call it with --grant exec.",
+        "  (capability_denied; `forestay problems capability_denied` explains)",
+    ]
+    assert len(lines) <= 4, lines
+
+
 def test_a_new_extension_is_written_inspected_and_called(ext: Ext, tmp_path: Path) -> None:
     made = ext("init", "words")
     assert made["result"]["files"] == ["extension.json", "index.ts"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forestay.cli.files import decoded, fix_of, read_bytes, read_text
+from forestay.cli.files import decoded, fix_of, read_bytes, read_text, write_file
 from forestay.kernel import Problem
 
 
@@ -84,3 +84,12 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
 def test_an_endless_device_stops_at_the_limit() -> None:
     with pytest.raises(Problem, match="more than 1,000 bytes"):
         read_bytes(Path("/dev/zero"), 1000)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    target = tmp_path / "none" / "report.xml"
+    with pytest.raises(Problem) as refused:
+        write_file(target, "text")
+    assert refused.value.key == "io_failed" and str(target) in refused.value.message
+    write_file(target, "text", with_folders=True)
+    assert target.read_text() == "text"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,15 @@ from typing import Any
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from tests import forked
+
 SERVER = Path(__file__).parents[1] / "extensions/mcp/server.py"
 
 
 def forestay(folder: Path, *words: str) -> dict[str, Any]:
     """One command in a project folder; its envelope."""
-    command = [sys.executable, "-P", "-m", "forestay", "mcp", *words]
     environ = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "FORESTAY_DATA_DIR": str(folder / "data")}
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300)
+    done = forked.forestay(folder, "mcp", *words, environ=environ)
     found: dict[str, Any] = json.loads(done.stdout)
     assert (done.returncode == 0) is found["success"], done.stderr
     return found
@@ -61,7 +61,7 @@ async def _used(folder: Path) -> None:
         names = {tool.name for tool in (await client.list_tools()).tools}
         assert names == {
             "ask", "start_run", "show_run", "follow_run", "answer_run", "cancel_run", "list_agents", "list_workflows",
-            "search_facts",
+            "search_facts", "list_tools", "call_tool",
         }  # fmt: skip
         asked = await client.call_tool("ask", {"question": "What does the note say?", "waitSeconds": 120})
         assert asked.structured_content is not None and asked.structured_content["success"], asked.structured_content

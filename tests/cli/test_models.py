@@ -22,10 +22,16 @@ context_window = 32768
 COMMANDS = [("ask", "How is the tide?"), ("relay", "ask", "How is the tide?")]
 
 
+def project(folder: Path, url: str, settings: str = SETTINGS) -> None:
+    """A project with a keyed model, whose key a person trusts it with."""
+    (folder / "forestay.toml").write_text(settings.format(url=url))
+    assert forestay(folder, "model", "trust", "router").code == 0
+
+
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_keyed_endpoint_answers(words: tuple[str, ...], tmp_path: Path) -> None:
     with serving_beside(Reply(("The tide is low.",)), key="sk-router") as server:
-        (tmp_path / "forestay.toml").write_text(SETTINGS.format(url=server.openai))
+        project(tmp_path, server.openai)
         ran = forestay(tmp_path, *words, ROUTER_KEY="sk-router")
     assert ran.code == 0, ran.out
     assert "The tide is low." in ran.out
@@ -36,7 +42,7 @@ def test_a_keyed_endpoint_answers(words: tuple[str, ...], tmp_path: Path) -> Non
 def test_a_server_that_is_down_is_one_message_with_its_address(words: tuple[str, ...], tmp_path: Path) -> None:
     with serving_beside() as server:
         pass
-    (tmp_path / "forestay.toml").write_text(SETTINGS.format(url=server.openai))
+    project(tmp_path, server.openai)
     ran = forestay(tmp_path, *words, ROUTER_KEY="sk-router")
     assert ran.code == 9
     error = ran.envelope["error"]
@@ -48,8 +54,19 @@ def test_a_server_that_is_down_is_one_message_with_its_address(words: tuple[str,
 
 def test_a_key_that_is_not_set_is_told_before_anything_is_sent(tmp_path: Path) -> None:
     with serving_beside(Reply(("x",))) as server:
-        (tmp_path / "forestay.toml").write_text(SETTINGS.format(url=server.openai))
+        project(tmp_path, server.openai)
         ran = forestay(tmp_path, "ask", "How is the tide?", ROUTER_KEY="")
         assert server.requests == []
     assert ran.code == 3
     assert "ROUTER_KEY is not set" in ran.envelope["error"]["message"]
+
+
+def test_a_question_is_put_to_the_model_that_a_person_names(tmp_path: Path) -> None:
+    with serving_beside(Reply(("The tide is low.",))) as server:
+        project(tmp_path, server.openai, SETTINGS.replace('default = "router"', ""))
+        ran = forestay(tmp_path, "ask", "How is the tide?", "--model", "router", ROUTER_KEY="sk-router")
+        assert (ran.code, ran.envelope["result"]["answer"]) == (0, "The tide is low.")
+        assert len(server.requests) == 1
+        other = forestay(tmp_path, "ask", "How is the tide?", "--model", "nosuch", ROUTER_KEY="sk-router")
+        assert other.code != 0 and "There is no model nosuch here." in other.envelope["error"]["message"]
+        assert len(server.requests) == 1

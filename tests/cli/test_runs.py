@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from tests.contracts.openwop.conftest import LocalHost
 from tests.contracts.openwop.documents import DOCUMENTS, node, workflow
+from tests.forked import Forked, forestay
 
 
 class Ran:
@@ -43,16 +43,7 @@ class Shell:
         self.environment = {**known, "PYTHONPATH": source, "XDG_CONFIG_HOME": str(folder), **environment}
 
     def __call__(self, *words: str) -> Ran:
-        return Ran(
-            subprocess.run(
-                [sys.executable, "-m", "forestay.cli.main", *words],
-                cwd=self.folder,
-                capture_output=True,
-                text=True,
-                env=self.environment,
-                timeout=120,
-            )
-        )
+        return Ran(forestay(self.folder, *words, environ=self.environment))
 
 
 def write(folder: Path, *names: str) -> list[str]:
@@ -252,13 +243,8 @@ def test_on_a_terminal_a_run_is_watched_live(shell: Shell) -> None:
     """A real pseudo-terminal: the picture names the nodes and ends with the run."""
     run_id = shell("run", "start", "suite-chain", "--wait").result["runId"]
     primary, secondary = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "forestay.cli.main", "run", "watch", run_id],
-        cwd=shell.folder,
-        env={**shell.environment, "TERM": "xterm", "COLUMNS": "100"},
-        stdout=secondary,
-        stderr=secondary,
-    )
+    environment = {**shell.environment, "TERM": "xterm", "COLUMNS": "100"}
+    process = Forked(shell.folder, "run", "watch", run_id, environ=environment, stdout=secondary, stderr=secondary)
     os.close(secondary)
     seen = b""
     try:
@@ -299,16 +285,8 @@ def test_a_run_that_was_cancelled_did_not_complete(shell: Shell) -> None:
 def test_inputs_come_from_a_file_or_from_standard_input(shell: Shell, kind: str) -> None:
     (shell.folder / "inputs.json").write_text('{"payload": {"a": 1}}')
     words = ["run", "start", "suite-identity", "--wait", "--inputs", "@inputs.json" if kind == "@file" else "-"]
-    with (shell.folder / "inputs.json").open() as file:
-        done = subprocess.run(
-            [sys.executable, "-m", "forestay.cli.main", *words],
-            cwd=shell.folder,
-            env=shell.environment,
-            stdin=file,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+    text = (shell.folder / "inputs.json").read_text()
+    done = forestay(shell.folder, *words, environ=shell.environment, stdin=text)
     assert Ran(done).result["outputs"] == {"payload": {"a": 1}}
 
 
@@ -353,6 +331,29 @@ def test_a_slip_at_the_keyboard_is_answered_with_what_to_type(
 def test_the_columns_of_the_list_stand_under_each_other(shell: Shell) -> None:
     waiting = shell("run", "start", "suite-approval", "--wait").result["runId"]
     shell("run", "start", "suite-noop", "--wait")
-    lines = shell("run", "list", "--human", "--limit", "2").out.splitlines()[:2]
-    assert len({line.index("T") for line in lines}) == 1, lines
+    heading, *lines = shell("run", "list", "--human", "--limit", "2").out.splitlines()[:3]
+    assert heading.split()[:4] == ["RUN", "STATUS", "STARTED", "(UTC)"]
+    places = {line.index(name) for line, name in zip(lines, ("suite-noop", "suite-approval"), strict=True)}
+    assert places == {heading.index("WORKFLOW")}, [heading, *lines]
     shell("run", "cancel", waiting)
+
+
+def test_runs_are_found_by_their_words_and_show_what_they_were_asked(shell: Shell) -> None:
+    run = shell("run", "start", "suite-noop", "--input", "question=Where is the zebra?", "--wait").result["runId"]
+    found = shell("run", "list", "--search", "ZEBRA").result
+    assert [item["runId"] for item in found["runs"]] == [run]
+    assert (found["total"], found["runs"][0]["title"]) == (1, "Where is the zebra?")
+    assert found["runs"][0]["tookMs"] >= 0
+    line = shell("run", "list", "--search", "zebra", "--human").out.splitlines()[1]
+    assert line.endswith("suite-noop  Where is the zebra?")
+    assert shell("run", "list", "--search", "zebra", "--status", "failed").result["total"] == 0
+    assert shell("run", "list", "--sort", "nonsense").code == 2
+    assert "more: --start 1" in shell("run", "list", "--limit", "1", "--human").out
+
+
+def test_a_failed_run_is_tried_again_from_its_failed_node(shell: Shell) -> None:
+    run = json.loads(shell("run", "start", "suite-failing", "--wait").out)["error"]["details"]["runId"]
+    again = shell("run", "retry", run).result
+    assert again["sourceRunId"] == run and again["fromSeq"] > 0
+    refused = shell("run", "retry", shell("run", "start", "suite-noop", "--wait").result["runId"])
+    assert "No node of this run failed" in refused.error["message"]

@@ -7,14 +7,18 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from forestay import assets
+
 pytestmark = pytest.mark.sweep
 ROOT = Path(__file__).parents[2]
+PACKAGE = "pi-pomodoro@1.2.0"
 QUESTION = "At which berth does the Aurora lie? Use tally."
 
 
@@ -95,6 +99,19 @@ def test_up_serves_and_ask_reaches_it(machine: Machine, address: str) -> None:
     done = machine.forestay("ask", "--url", address, "--key", key, QUESTION)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 berths are named" in json.loads(done.stdout)["result"]["answer"]
+
+
+@pytest.mark.skipif(assets.npm_command() is None, reason="there is no npm here")
+def test_an_extension_from_npm_is_called(machine: Machine) -> None:
+    """A package as its author published it: packed where there is npm, called where there is none."""
+    modules = machine.home / "harbour" / "node_modules"
+    modules.mkdir()
+    subprocess.run([*(assets.npm_command() or ()), "pack", PACKAGE, "--silent"], cwd=modules, check=True, timeout=300)
+    with tarfile.open(next(modules.glob("*.tgz"))) as packed:
+        packed.extractall(modules, filter="data")
+    done = machine.forestay("ext", "call", "node_modules/package", "pomodoro_status")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["result"]["content"][0]["text"].startswith("Paused: 25:00 (work)")
 
 
 def test_setup_has_nothing_to_do(machine: Machine) -> None:

@@ -51,6 +51,12 @@ def client(host: LocalHost) -> Iterator[Client]:
         yield found
 
 
+def test_an_event_with_a_line_separator_in_its_text_is_one_event(client: Client) -> None:
+    run = client.run("greet", {"name": "Bo\u2028re\x85alis"})
+    assert run.outputs == {"greeting": "Hello, Bo\u2028re\x85alis"}
+    assert [event.sequence for event in client.events(run.run_id)] == list(range(run.last_sequence + 1))
+
+
 def test_a_run_is_started_followed_and_read(client: Client) -> None:
     run = client.run("greet", {"name": "Borealis"})
     assert (run.status, run.outputs) == ("completed", {"greeting": "Hello, Borealis"})

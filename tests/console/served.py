@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -15,6 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import httpx
+
+from tests.forked import Forked
 
 KEY = "console-test-key-123456"
 HARBOUR = Path(__file__).parents[2] / "examples" / "harbour"
@@ -129,14 +129,9 @@ class Served:
 @contextmanager
 def served(folder: Path, *words: str, errors: IO[str] | None = None) -> Iterator[Served]:
     """`forestay up` in `folder`; it must end well."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "forestay.cli.main", "up", "--port", "0", "--json", *words],
-        cwd=folder,
-        env={**os.environ, "FORESTAY_API_KEY": KEY},
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        text=True,
-    )
+    said = None if errors is None else errors.fileno()
+    environ = {**os.environ, "FORESTAY_API_KEY": KEY}
+    child = Forked(folder, "up", "--port", "0", "--json", *words, environ=environ, stderr=said)
     assert child.stdout is not None
     host = Served(json.loads(child.stdout.readline())["result"]["url"])
     try:

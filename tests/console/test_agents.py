@@ -112,4 +112,42 @@ def test_a_dead_letter_is_tried_again(console: Console) -> None:
 
 def _redrives(console: Console) -> list[str]:
     forms = console.page("/triggers?only=dead").all("form")
-    return [form["action"] for form in forms if form["action"].endswith("/redrive")]
+    return [action for form in forms if (action := form.attributes.get("action", "")).endswith("/redrive")]
+
+
+def test_what_is_remembered_is_found_and_forgotten(console: Console) -> None:
+    for text in ("The Aurora <b>lies</b> at berth 7.", "Bread is baked at four."):
+        said(console, "POST", "/host/v1/memory", {"memoryRef": "page/notes", "content": text, "tags": ["t"]})
+    assert "Bread is baked" in console.page("/memory").text
+    page = console.page("/memory?q=aurora&ref=page%2Fnotes")
+    assert "The Aurora <b>lies</b> at berth 7." in page.text and "Bread" not in page.text
+    (form,) = [form for form in page.all("form") if form.attributes.get("action", "").endswith("/forget")]
+    console.send(form["action"])
+    assert "Nothing is remembered that answers this." in console.page("/memory?q=aurora").text
+    console.send(form["action"], 404)
+
+
+def test_prompts_are_shown_with_their_slots(console: Console) -> None:
+    assert any(link["href"] == "/prompts" for link in console.page("/agents").all("a"))
+    slot = {"name": "who", "type": "string", "required": True}
+    body = {"templateId": "page.greet", "version": "1.0.0", "kind": "user", "text": "Greet <{{who}}>."}
+    said(console, "POST", "/v1/prompts", {**body, "variables": [slot], "tags": ["kind"]})
+    text = console.page("/prompts").text
+    for shown in ("prompt:page.greet@1.0.0", "Greet <{{who}}>.", "needed", "this tenant"):
+        assert shown in text, shown
+
+
+def test_credentials_are_shown_by_name_and_taken_back(console: Console) -> None:
+    assert any(link["href"] == "/credentials" for link in console.page("/agents").all("a"))
+    value = "never-on-a-page-8c1f"
+    common = {"value": value, "audiences": ["api.example.com"]}
+    said(console, "PUT", "/host/v1/credentials/page-old", {**common, "expiresAt": "2020-01-01T00:00:00Z"})
+    said(console, "PUT", "/host/v1/credentials/page-new", {**common, "approval": True, "workflows": ["pay-*"]})
+    text = console.page("/credentials").text
+    for shown in ("page-old", "expired", "2020-01-01", "page-new", "api.example.com", "when a person agrees", "pay-*"):
+        assert shown in text, shown
+    assert value not in text
+    for name in ("page-old", "page-new"):
+        assert console.send(f"/credentials/{name}/revoke").headers["location"] == "/credentials"
+    console.send("/credentials/page-old/revoke", 404)
+    assert "page-new" not in console.page("/credentials").text

@@ -59,6 +59,13 @@ def _fill(visitor: Console) -> None:
     for name in ("loud", "asks"):
         waiting = running.start(name, note=XSS)
         running.until(waiting, "interrupt.requested")
+    for path, body in (
+        (f"/v1/runs/{run}:fork", {"mode": "replay"}),
+        ("/v1/schedules", {"workflowId": "loud", "cron": "0 3 * * *", "tags": [XSS], "inputs": {QUOTED: SCRIPT}}),
+        ("/v1/webhooks", {"url": "https://example.com/?a=%3Cimg%3E", "events": ["run.completed"], "tags": [XSS]}),
+    ):
+        made = running.api.post(path, json=body)
+        assert made.status_code == 201, made.text
     made = running.api.post("/crp/sessions", json={"app_id": f"{XSS}{SCRIPT}"})
     assert made.status_code == 201, made.text
     session = made.json()["session_id"]
@@ -66,7 +73,28 @@ def _fill(visitor: Console) -> None:
         f"/crp/sessions/{session}/ingest", json={"text": f"{XSS} {QUOTED}", "source_label": SCRIPT}
     )
     assert taken.status_code < 300, taken.text
+    _talk(visitor)
     visitor.send("/extensions/loud/decide", capability="read", scope=f"a/{XSS.replace(' ', '')}", effect="allow")
+
+
+def _talk(visitor: Console) -> None:
+    """A conversation in which everything that somebody else chose is markup."""
+    text = [{"type": "text", "text": f"{XSS} {SCRIPT}"}]
+    call = {"type": "toolCall", "id": "1", "name": XSS, "arguments": {QUOTED: SCRIPT}}
+    answer = {"role": "assistant", "content": [call, *text], "model": SCRIPT, "stopReason": "stop"}
+    result = {"role": "toolResult", "toolName": QUOTED, "toolCallId": "1", "content": text}
+    told = ({"role": "user", "content": text}, answer, result)
+    entries: list[dict[str, object]] = [{"type": "message", "message": message} for message in told]
+    entries += [{"type": "custom_message", "customType": XSS, "content": SCRIPT, "display": True}]
+    entries += [{"type": "session_info", "name": QUOTED}, {"type": "label", "targetId": "e0", "label": XSS}]
+    at = "2026-01-01T00:00:00.000Z"
+    lines: list[dict[str, object]] = [{"type": "session", "version": 3, "id": "loud", "timestamp": at, "cwd": XSS}]
+    for number, entry in enumerate(entries):
+        place = {"id": f"e{number}", "parentId": f"e{number - 1}" if number else None, "timestamp": at}
+        lines.append({**entry, **place})
+    file = "".join(json.dumps(line) + "\n" for line in lines)
+    taken = visitor.running.api.post("/host/v1/sessions/import", json={"file": file})
+    assert taken.status_code == 201, taken.text
 
 
 def _links(page: Node, base: str) -> Iterator[str]:
@@ -79,8 +107,8 @@ def _links(page: Node, base: str) -> Iterator[str]:
 
 def test_whoever_wrote_it_it_is_text(hostile: Console) -> None:
     seen: dict[str, Node] = {}
-    waiting = ["/"]
-    while waiting and len(seen) < 150:
+    waiting = ["/", "/signed-in?state=<img src=x>"]  # a sign-in elsewhere leads to the second
+    while waiting and len(seen) < 300:
         path = waiting.pop(0)
         page = seen[path] = hostile.page(path)  # `parse` checks what holds for every page
         assert page.all("img") == [], path
@@ -122,7 +150,7 @@ def test_a_key_sees_only_the_pages_of_its_scopes(hostile: Console) -> None:
     made = hostile.running.api.post("/host/v1/keys", json=wanted, headers={"Accept": "application/json"}).json()
     visitor = Console(hostile.running, made.get("result", made)["apiKey"])
     nav = [node.text.split(" ")[0] for node in visitor.page("/").one("nav[aria-label=Pages]").all("a")]
-    assert nav == ["Overview", "Runs", "Inbox"]
+    assert nav == ["Overview", "Sessions", "Runs", "Inbox", "Charts"]
     for path in ("/extensions", "/extensions/loud", "/servers", "/relay", "/ledger", "/ledger/audit"):
         visitor.page(path, 403)
     for path in ("/agents", "/agents/core.forestay.assistant", "/triggers"):

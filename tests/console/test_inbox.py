@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from forestay.console.questions import Question, answer_of
+from forestay.console.faults import Refused
+from forestay.console.questions import Question, answer_of, groups
 from forestay.kernel import Problem
 from forestay.runs import Interrupt
 from tests.console.conftest import Console
-from tests.console.page import Node
+from tests.console.page import Node, parse
 from tests.console.served import QUESTION, served, workflow
 
 
@@ -134,7 +135,8 @@ def test_a_question_that_an_author_wrote_badly_is_still_shown(kind: str, data: A
     item = asked(kind, data)
     caller = SimpleNamespace(scopes=frozenset({"manifest:read"}))
     visitor = SimpleNamespace(csrf="token", is_operator=True, caller=caller)
-    text = Templates().text("inbox.html", questions=[item], more=0, visitor=visitor, path="/inbox", waiting_runs=0)
+    page = {"questions": [item], "groups": groups([item, item]), "more": 0, "answered": 0, "refusals": []}
+    text = Templates().text("inbox.html", **page, refused=Refused(), visitor=visitor, path="/inbox", open_count=0)
     assert "<b>" not in text
     assert item.text in text
 
@@ -176,3 +178,38 @@ def test_tiles_count_every_run_and_a_question_shows_its_own_deadline_only(tmp_pa
         assert len(inbox.all("time")) == 1 and "to answer by" in inbox.all("article.question")[-1].text
         assert "open until" not in inbox.one("main").text
         visitor.http.close()
+
+
+def test_approvals_in_the_same_words_are_answered_together(console: Console) -> None:
+    document = workflow("release", ("approve", "core.approvalGate", {"title": "Release it?"}))
+    assert console.running.api.put("/v1/workflows/release", json=document).status_code in (200, 201)
+    runs = [console.running.start("release", question=f"Version {number}") for number in (1, 2, 3)]
+    for run in runs:
+        console.running.until(run, "interrupt.requested")
+    page = console.page("/inbox")
+    group = next(node for node in page.all("section.group") if "Release it?" in node.text)
+    picks = {field["value"]: field["name"] for field in group.all("input[type=checkbox]")}
+    assert list(picks) == [f"{run}/approve" for run in runs]
+    assert "Version 2" in group.text
+    assert "Version 2" in card(page, runs[1]).text
+    chosen = {picks[f"{run}/approve"]: f"{run}/approve" for run in runs[:2]}
+    sent = console.send("/inbox/answers", action="accept", value="all of them", **chosen)
+    assert sent.headers["location"] == "/inbox?answered=2"
+    for run in runs[:2]:
+        console.running.until(run, "run.completed")
+    assert "2 answered." in console.page("/inbox?answered=2").one(".note").text
+    again = parse(
+        console.send("/inbox/answers", 409, action="reject", **chosen, **{"pick-x": f"{runs[2]}/approve"}).text
+    )
+    assert "2 could not be answered." in again.one(".alert").text
+    assert "1 answered." in again.one(".note").text
+
+
+def test_an_answer_that_cannot_be_read_is_asked_again_with_what_was_typed(console: Console) -> None:
+    run = console.running.start("clarify")
+    console.running.until(run, "interrupt.requested")
+    page = parse(console.send(f"/inbox/{run}/ask", 400, **{"answer-0": "green", "answer-1": "many"}).text)
+    asked = card(page, run)
+    assert asked.one("p.wrong").text
+    assert asked.one("input[name=answer-1]")["value"] == "many"
+    assert [node.text for node in asked.all("option") if "selected" in node.attributes] == ["green"]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +12,7 @@ import pytest
 
 from tests.console.conftest import Console
 from tests.console.served import Served, served, workflow
+from tests.forked import forestay
 
 SERVER = Path(__file__).parents[1] / "extensions/mcp/server.py"
 TOOL = "mcp__probe__echo"
@@ -30,8 +28,7 @@ def drifted(folder: Path) -> Iterator[Served]:
     (folder / "forestay.toml").write_text(
         '[agents]\nallow = ["mcp:probe/echo"]\n[extensions.policy]\ndefault_caps = ["tool:probe/*"]\n'
     )
-    trust = [sys.executable, "-P", "-m", "forestay", "mcp", "trust", "probe", "--yes"]
-    subprocess.run(trust, cwd=folder, env=dict(os.environ), check=True, capture_output=True, timeout=120)
+    assert forestay(folder, "mcp", "trust", "probe", "--yes").returncode == 0
     with served(folder) as running:
         call = workflow("call", ("t", "core.tool", {"tool": TOOL, "arguments": {"text": "seven"}}))
         assert running.api.put("/v1/workflows/call", json=call).status_code in (200, 201)

@@ -36,6 +36,7 @@ import msgspec
 
 from forestay.kernel import Config
 from tests.docs.pages import ROOT, Block
+from tests.postgres import new_ledger
 
 _FORESTAY = "import sys; from forestay.cli.main import main; sys.exit(main())"
 # What the pages ask of curl, for a machine without it.
@@ -55,15 +56,17 @@ sys.stdout.write(urllib.request.urlopen(request).read().decode())
 _PATIENCE = 120.0
 _COMMAND = re.compile(r"^\s*(\$ |[A-Z_]+=\S+ |(forestay|make|pip|python3?|curl|git|npm) )", re.MULTILINE)
 _ADDRESS = "127.0.0.1:8787"  # on a page; here every page has a port of its own
+_DATABASE = "=postgresql://forestay@localhost/forestay"  # and where it is set, a database
 
 
 class Player:
     """Plays blocks in `folder`; `said` is what the last one printed.
 
     With `clone` the page begins in a clone and sets it up: the command is where `make setup` puts it, and on no path.
+    `installed` is the folder of programs of an environment that has forestay; nothing of this clone is used then.
     """
 
-    def __init__(self, folder: Path, *, clone: bool = False) -> None:
+    def __init__(self, folder: Path, *, clone: bool = False, installed: Path | None = None) -> None:
         self.said: str | None = None
         self.played = 0
         self._python: list[str] = []
@@ -76,8 +79,9 @@ class Player:
         self._where.write_text(str(self._work))
         place = self._work / ".venv" / "bin" if clone else folder / "bin"
         place.mkdir(parents=True, exist_ok=True)
-        _command(place / "forestay", "-P", "-c", _FORESTAY)
-        _command(folder / "bin" / "python3")
+        if installed is None:
+            _command(place / "forestay", "-P", "-c", _FORESTAY)
+            _command(folder / "bin" / "python3")
         if shutil.which("curl") is None:
             _command(folder / "bin" / "curl", "-c", _CURL)
         kept = {
@@ -87,8 +91,10 @@ class Player:
         }
         self._env = kept | {
             "HOME": str(folder / "home"),
-            "PATH": os.pathsep.join([str(folder / "bin"), *_paths_without("forestay")]),
-            "PYTHONPATH": str(ROOT / "src"),
+            "PATH": os.pathsep.join(
+                [str(installed or folder / "bin"), str(folder / "bin"), *_paths_without("forestay")]
+            ),
+            "PYTHONPATH": str(ROOT / "src") if installed is None else "",
             "NO_COLOR": "1",
             "COLUMNS": "200",
             "LINES": "50",
@@ -136,6 +142,8 @@ class Player:
         if anew:
             self._state.unlink(missing_ok=True)
         lines = "\n".join(_line(line) for line in typed).replace(_ADDRESS, f"127.0.0.1:{self._port}")
+        if _DATABASE in lines:
+            lines = lines.replace(_DATABASE, f"={shlex.quote(new_ledger())}")
         script = (
             f'set -euo pipefail; cd "$(cat {self._where})"; set -a; [ ! -f {self._state} ] || . {self._state}\n'
             f"{lines}\npwd > {self._where}; export -p > {self._state}\n"

@@ -120,4 +120,19 @@ class World:
 
 def plain_call(roots: Roots) -> Call:
     """A call that policy does not stop, for a connector alone."""
-    return Call(extension="ext.test", call_id="1", roots=roots, permit=lambda *_: None, granted=lambda *_: True)
+    return Call("ext.test", "1", roots, OpenPolicy())
+
+
+class OpenPolicy:
+    """Allows everything."""
+
+    def permit(self, capability: str, resource: str | None) -> None: ...
+
+    def granted(self, capability: str, resource: str) -> bool:
+        return True
+
+    def refused(self, capability: str, resource: str) -> bool:
+        return False
+
+    def scopes(self, capability: str) -> tuple[str, ...]:
+        return ()

@@ -53,9 +53,18 @@ export default function (pi: any) {
   command("setThinkingLevel", () => { pi.setThinkingLevel("high"); });
   command("emit", () => { pi.events.emit("wind", 7); });
   command("heard", () => state.bus);
+  command("getSettings", () => pi.getSettings());
+  command("getSystemPromptOptions", (ctx: any) => ctx.getSystemPromptOptions());
+  command("unsubscribe", () => { state.stop(); });
+  state.stop = pi.on("turn_end", (_event: any, ctx: any) => ctx.ui.setStatus("twice", "turn_end"));
+  pi.registerTool({ name: "relay", label: "Relay", description: "calls others", parameters: { type: "object", properties: {} },
+    async execute(_id: string, _params: any, _signal: any, _update: any, ctx: any) {
+      const done = [await ctx.executeTool("double", { n: 2 }), await ctx.executeTool("read", { path: "skills/knots/SKILL.md" }), await ctx.executeTool("nowhere", {})];
+      return { content: [{ type: "text", text: JSON.stringify(done.map((item: any) => [item.isError, item.result.content[0].text])) }], details: { tools: ctx.tools.length, cwd: ctx.cwd } };
+    } });
 
   // -- ctx --------------------------------------------------------------------------------------------------------------
-  command("facts", (ctx: any) => ({ cwd: ctx.cwd, hasUI: ctx.hasUI, idle: ctx.isIdle(), usage: ctx.getContextUsage() ?? null, prompt: ctx.getSystemPrompt(), signal: ctx.signal === undefined ? null : ctx.signal.aborted, model: ctx.model ?? null, models: ctx.modelRegistry.getAll().map((model: any) => model.id) }));
+  command("facts", (ctx: any) => ({ cwd: ctx.cwd, hasUI: ctx.hasUI, mode: ctx.mode, trusted: ctx.isProjectTrusted(), level: ctx.thinkingLevel, scoped: ctx.scopedModels, idle: ctx.isIdle(), usage: ctx.getContextUsage() ?? null, prompt: ctx.getSystemPrompt(), signal: ctx.signal === undefined ? null : ctx.signal.aborted, model: ctx.model ?? null, models: ctx.modelRegistry.getAll().map((model: any) => model.id) }));
   command("abort", async (ctx: any) => { ctx.abort(); });
   command("compact", (ctx: any) => new Promise((done) => ctx.compact({ onComplete: done, onError: (error: any) => done(error.message) })));
   command("shutdown", async (ctx: any) => { ctx.shutdown(); });

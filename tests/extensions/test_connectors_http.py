@@ -219,7 +219,7 @@ def test_hosts_have_one_spelling() -> None:
     assert (
         canonical_host("2130706433") == canonical_host("0x7f.1") == canonical_host("[::ffff:127.0.0.1]") == "127.0.0.1"
     )
-    assert canonical_host("Example.COM.") == "example.com"
+    assert canonical_host("Example.COM.") == canonical_host("example.com.]") == "example.com"
     assert canonical_host("\uff11\uff12\uff17.1") == "127.0.0.1"  # other widths are the same digits to a resolver
 
 

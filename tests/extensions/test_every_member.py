@@ -72,6 +72,10 @@ def named(suite: Extensions, *names: str) -> list[str]:
 # -- ExtensionAPI -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.api(
+    "pi.registerTool|pi.registerShortcut|pi.registerFlag|pi.getFlag|pi.registerMessageRenderer",
+    "pi.registerProvider|pi.unregisterProvider",
+)
 async def test_what_is_registered_does_what_it_says(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         probe = suite.members[0].extension
@@ -103,6 +107,10 @@ def say(suite: Extensions) -> None:
     suite.session.tree.append("message", message={"role": "user", "content": DO_IT, "timestamp": 0})
 
 
+@pytest.mark.api(
+    "pi.appendEntry|pi.setLabel|pi.setSessionName|pi.getSessionName|pi.sendMessage",
+    "pi.sendUserMessage|ctx.sessionManager|ctx.hasPendingMessages|event.session_info_changed",
+)
 async def test_what_is_said_to_the_session_is_in_it(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         entry = await suite.run_command("appendEntry")
@@ -110,13 +118,12 @@ async def test_what_is_said_to_the_session_is_in_it(tmp_path: Path) -> None:
         assert await suite.run_command("setLabel") == "start"
         await suite.run_command("setSessionName")
         assert suite.session.name == "harbour" == await suite.run_command("getSessionName")
+        assert told(suite, "session_info_changed") == [{"type": "session_info_changed", "name": "harbour"}]
         assert await suite.run_command("pending") is False
         await suite.run_command("sendMessage")
         assert suite.session.messages()[-1]["content"] == "hello" and await suite.run_command("pending") is True
         await suite.run_command("sendUserMessage")
-        assert suite.session.requests == [{"kind": "turn"}, {"kind": "turn", "content": DO_IT}] and (
-            suite.session.asked.is_set()
-        )
+        assert [wish.text for wish in suite.session.tree.wishes] == [None, "do it"] and suite.session.asked.is_set()
         seen = await suite.run_command("sessionManager")
         assert seen["id"] == suite.session.id and seen["leaf"] == suite.session.leaf and seen["kept"] is False
         assert seen["entries"] == seen["branch"] == suite.session.entries
@@ -124,10 +131,14 @@ async def test_what_is_said_to_the_session_is_in_it(tmp_path: Path) -> None:
         assert [message["role"] for message in seen["context"]["messages"]] == ["custom"]
 
 
+@pytest.mark.api(
+    "pi.registerCommand|pi.getAllTools|pi.getActiveTools|pi.setActiveTools|pi.getCommands|pi.exec",
+    "pi.events",
+)
 def test_tools_commands_programs_and_the_bus(tmp_path: Path) -> None:
     async def story() -> None:
         async with probing(tmp_path) as suite:
-            every = ["read", "ls", "grep", "find", "write", "edit", "bash", "double"]
+            every = ["read", "ls", "grep", "find", "write", "edit", "bash", "double", "relay"]
             assert [tool["name"] for tool in await suite.run_command("getAllTools")] == every
             assert await suite.run_command("getActiveTools") == every
             await suite.run_command("setActiveTools")
@@ -143,6 +154,10 @@ def test_tools_commands_programs_and_the_bus(tmp_path: Path) -> None:
     asyncio.run(story())  # a program takes its own time
 
 
+@pytest.mark.api(
+    "pi.setModel|pi.getThinkingLevel|pi.setThinkingLevel|event.model_select",
+    "event.thinking_level_select",
+)
 async def test_models_and_thinking_are_chosen_and_told(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         assert await suite.run_command("setModel") == [True, False]  # a provider's own; one that nobody offers
@@ -158,6 +173,37 @@ async def test_models_and_thinking_are_chosen_and_told(tmp_path: Path) -> None:
         assert level == {"type": "thinking_level_select", "level": "high", "previousLevel": "off"}
 
 
+@pytest.mark.api("pi.getSettings|command ctx.getSystemPromptOptions")
+async def test_settings_and_the_prompts_options_are_told(tmp_path: Path) -> None:
+    async with probing(tmp_path) as suite:
+        told_of = await suite.run_command("getSettings")
+        assert (told_of["defaultProvider"], told_of["defaultModel"], told_of["theme"]) == ("sea", "ebb", "dark")
+        options = await suite.run_command("getSystemPromptOptions")
+        assert options["cwd"] == str(tmp_path) and "double" in options["selectedTools"]
+
+
+@pytest.mark.api("pi.on")
+async def test_a_handler_is_taken_out_again(tmp_path: Path) -> None:
+    async with probing(tmp_path) as suite:
+        await suite.emit({"type": "turn_end", "turnIndex": 1})
+        await suite.run_command("unsubscribe")
+        await suite.emit({"type": "turn_end", "turnIndex": 2})
+        shown = [call for call in suite.ui.calls if call.get("key") == "twice"]  # type: ignore[attr-defined]
+        assert len(shown) == 1 and [event["turnIndex"] for event in told(suite, "turn_end")] == [1, 2]
+
+
+@pytest.mark.api("tool ctx.tools|tool ctx.executeTool")
+def test_a_tool_calls_other_tools(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with probing(tmp_path) as suite:
+            outcome = await suite.call_tool("relay", {})
+            done = json.loads(outcome.content[0]["text"])
+            assert done[0] == [False, "4"] and done[1][0] is False and "Ties them." in done[1][1] and done[2][0] is True
+            assert outcome.details == {"tools": 9, "cwd": str(tmp_path)}
+
+    asyncio.run(story())  # a file is read on its own thread
+
+
 def test_no_member_of_the_api_is_left_out() -> None:
     text = PROBE.read_text("utf-8")
     assert len(API) == 24 and [name for name in API if f"pi.{name}" not in text] == []
@@ -166,11 +212,17 @@ def test_no_member_of_the_api_is_left_out() -> None:
 # -- ctx --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.api(
+    "ctx.mode|ctx.hasUI|ctx.cwd|ctx.modelRegistry|ctx.model|ctx.scopedModels|ctx.thinkingLevel",
+    "ctx.isIdle|ctx.isProjectTrusted|ctx.signal|ctx.abort|ctx.shutdown|ctx.getSystemPrompt",
+    "command ctx.waitForIdle|event.agent_settled",
+)
 async def test_ctx_follows_the_agent(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         facts = await suite.run_command("facts")
         assert facts == {
-            "cwd": str(tmp_path), "hasUI": True, "idle": True, "usage": None, "prompt": "", "signal": None,
+            "cwd": str(tmp_path), "hasUI": True, "mode": "tui", "idle": True, "usage": None, "prompt": "",
+            "signal": None, "trusted": True, "level": "off", "scoped": [],
             "model": {"provider": "sea", "id": "ebb"}, "models": ["ebb", "spring"],
         }  # fmt: skip
         await suite.emit({"type": "before_agent_start", "prompt": "p", "systemPrompt": "Help."})
@@ -181,12 +233,17 @@ async def test_ctx_follows_the_agent(tmp_path: Path) -> None:
         assert (await suite.run_command("facts"))["signal"] is True
         assert {"kind": "abort"} in suite.session.requests
         await suite.emit({"type": "agent_end", "messages": []})
+        assert told(suite, "agent_settled") == [{"type": "agent_settled", "aborted": False}]
         facts = await suite.run_command("facts")
         assert (facts["idle"], facts["signal"]) == (True, None) and await suite.run_command("waitForIdle") is True
         await suite.run_command("shutdown")
         assert {"kind": "shutdown"} in suite.session.requests
 
 
+@pytest.mark.api(
+    "command ctx.newSession|command ctx.switchSession|event.session_before_switch",
+    "event.session_shutdown|event.session_start|event.session_switch",
+)
 async def test_a_new_session_is_told_and_may_be_refused(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         await suite.run_command("appendEntry")
@@ -208,6 +265,10 @@ async def test_a_new_session_is_told_and_may_be_refused(tmp_path: Path) -> None:
             await suite.run_command("switchSession", "nowhere")
 
 
+@pytest.mark.api(
+    "command ctx.fork|command ctx.navigateTree|event.session_before_fork|event.session_fork",
+    "event.session_branch|event.session_before_tree|event.session_tree",
+)
 async def test_forks_and_branches_are_told(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         await suite.run_command("appendEntry")
@@ -238,9 +299,12 @@ async def test_forks_and_branches_are_told(tmp_path: Path) -> None:
         assert suite.session.leaf == leaf
 
 
+@pytest.mark.api("ctx.compact|event.session_before_compact|event.session_compact|event.session_compact_failed")
 async def test_compaction_is_the_extensions(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         assert "too small" in await suite.run_command("compact")
+        (failed,) = told(suite, "session_compact_failed")
+        assert failed["aborted"] is False and "too small" in failed["errorMessage"]
         for _ in range(4):
             say(suite)
         done = await suite.run_command("compact")
@@ -252,6 +316,7 @@ async def test_compaction_is_the_extensions(tmp_path: Path) -> None:
         assert await suite.run_command("compact") == "Already compacted"
 
 
+@pytest.mark.api("command ctx.reload")
 async def test_reload_gives_every_extension_a_new_vm(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         suite.members[0].extension.set_flag("deep", True)
@@ -265,6 +330,7 @@ async def test_reload_gives_every_extension_a_new_vm(tmp_path: Path) -> None:
 
 ANSWERED: dict[str, tuple[dict[str, Any], Any]] = {
     "context": ({"messages": []}, [{"role": "user", "content": "added"}]),
+    "context_with_system": ({"messages": []}, []),
     "before_provider_request": ({"payload": {"model": "m"}}, {"model": "m", "temperature": 0}),
     "tool_call": (
         {"toolName": "rm", "toolCallId": "1", "input": {"path": "a"}},
@@ -289,15 +355,21 @@ HEARD: dict[str, dict[str, Any]] = {
 BY_ACTION = {  # fired by what is done, in the tests above and below
     "resources_discover", "session_start", "session_before_switch", "session_before_fork", "session_before_compact",
     "session_compact", "session_shutdown", "session_before_tree", "session_tree", "before_agent_start", "model_select",
-    "thinking_level_select", "session_switch", "session_fork", "session_branch",
+    "thinking_level_select", "session_switch", "session_fork", "session_branch", "session_info_changed",
+    "session_compact_failed", "agent_settled", "ui_prompt_start", "ui_prompt_end",
 }  # fmt: skip
 
 
 def test_no_event_is_left_out() -> None:
-    assert len(EVENTS) == 29 and len(OLDER_EVENTS) == 4
+    assert len(EVENTS) == 35 and len(OLDER_EVENTS) == 4
     assert {*ANSWERED, *HEARD, *BY_ACTION} == {*EVENTS, *OLDER_EVENTS}
 
 
+@pytest.mark.api(
+    "event.resources_discover|event.before_agent_start|event.tool_call|event.tool_result",
+    "event.input|event.user_bash|event.message_end|event.session_directory|event.context",
+    "event.before_provider_request",
+)
 async def test_every_event_is_heard_and_answers_count(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         for name, (fields, answer) in ANSWERED.items():
@@ -316,15 +388,31 @@ async def test_every_event_is_heard_and_answers_count(tmp_path: Path) -> None:
 # -- ctx.ui -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.api(
+    "ctx.ui|ctx.ui.select|ctx.ui.confirm|ctx.ui.input|ctx.ui.editor|ctx.ui.custom",
+    "event.ui_prompt_start|event.ui_prompt_end",
+)
 async def test_every_dialog_waits_for_its_answer(tmp_path: Path) -> None:
     async with probing(tmp_path, 1, True, "typed", "edited", {"keys": ["o", "k", "\r"]}) as suite:
         assert await suite.run_command("dialogs") == ["b", True, "typed", "edited"]
         assert await suite.run_command("custom") == "ok"
+        await suite.settled()
+        prompts = [(event["type"][10:], event["kind"]) for event in told(suite, "ui_prompt_start", "ui_prompt_end")]
+        kinds = ["select", "confirm", "input", "editor", "custom"]
+        assert prompts == [(when, kind) for kind in kinds for when in ("start", "end")]
         shown = [call for call in suite.ui.calls if call["op"] != "setStatus"]  # type: ignore[attr-defined]
         assert [call["op"] for call in shown] == ["select", "confirm", "input", "editor", "custom"]
         assert shown[2]["placeholder"] == "p" and shown[3]["text"] == "t" and shown[4]["lines"] == ["typed "]
 
 
+@pytest.mark.api(
+    "ctx.ui.notify|ctx.ui.setStatus|ctx.ui.setWidget|ctx.ui.setFooter|ctx.ui.setHeader",
+    "ctx.ui.setTitle|ctx.ui.setWorkingMessage|ctx.ui.setWorkingVisible|ctx.ui.setWorkingIndicator",
+    "ctx.ui.setHiddenThinkingLabel|ctx.ui.pasteToEditor|ctx.ui.setEditorText|ctx.ui.getEditorText",
+    "ctx.ui.addAutocompleteProvider|ctx.ui.setEditorComponent|ctx.ui.getEditorComponent",
+    "ctx.ui.onTerminalInput|ctx.ui.theme|ctx.ui.getAllThemes|ctx.ui.getTheme|ctx.ui.setTheme",
+    "ctx.ui.getToolsExpanded|ctx.ui.setToolsExpanded",
+)
 async def test_every_notice_arrives(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         seen = await suite.run_command("notices")
@@ -347,6 +435,7 @@ async def test_every_notice_arrives(tmp_path: Path) -> None:
         assert await suite.run_command("keys") == ["x", "y"]
 
 
+@pytest.mark.api("ctx.ui.setWidget")
 async def test_a_widget_is_drawn_again_when_it_asks_and_never_after_it_is_gone(tmp_path: Path) -> None:
     async with probing(tmp_path) as suite:
         assert await suite.run_command("widget") == [2, 1]

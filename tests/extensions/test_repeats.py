@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.extensions.dispatcher_world import World
 
-from forestay.extensions.evidence import Correlation, Event, Evidence
+from forestay.extensions.evidence import Correlation, Ended, Event, Evidence
 from forestay.extensions.history import seen
 from forestay.extensions.quotas import BURST_SECONDS, Quotas
 from forestay.extensions.repeats import FULL_CALLS, MAX_KNOWN, Repeats
@@ -116,10 +116,10 @@ def test_f3_counts_come_before_what_follows_them(tmp_path: Path) -> None:
 
 def test_f3_a_window_is_told_when_it_ends(clock: ManualClock) -> None:
     repeats = Repeats(0)
-    assert repeats.take(("a",), {}, 0, "1", 1.0) is False
-    assert repeats.take(("a",), {}, 5, "2", 1.5) and repeats.take(("a",), {}, 9, "3", 1.0)
-    assert repeats.take(("b",), {}, 7, "4", 1.0) is False
-    assert repeats.take(("b",), {}, 8, "5", 1.0)
+    assert repeats.take(("a",), dict, 0, "1", 1.0) is False
+    assert repeats.take(("a",), dict, 5, "2", 1.5) and repeats.take(("a",), dict, 9, "3", 1.0)
+    assert repeats.take(("b",), dict, 7, "4", 1.0) is False
+    assert repeats.take(("b",), dict, 8, "5", 1.0)
     assert not repeats.is_due(1_004) and repeats.is_due(1_005)
     first, second = repeats.close()
     assert first.told() == {
@@ -137,7 +137,7 @@ def test_f1_the_calls_that_are_told_in_full_come_back_with_time() -> None:
 def test_f2_what_is_remembered_is_bounded() -> None:
     repeats = Repeats(0)
     for number in range(MAX_KNOWN + 1):
-        assert not repeats.take((number,), {}, 0, "", 0.0)
+        assert not repeats.take((number,), dict, 0, "", 0.0)
     assert len(repeats._known) == 1
 
 
@@ -233,7 +233,7 @@ def test_f3_a_count_reaches_the_disk_although_nothing_follows_it(tmp_path: Path,
         one, other = Correlation("one", "scn"), Correlation("other", "scn")
         events = [Event("host_call.start", {}, {"host_call_id": "1"}), Event("host_call.end", {"duration_ms": 1.0})]
         for _ in range(3):
-            evidence.repeat(one, ("same",), {}, [evidence.stamped(event) for event in events])
+            evidence.repeat(one, Ended(("same",), clock.now_ms(), "1", 1.0, lambda: events))
         clock.advance(2)
         evidence.write(other, Event("extension.ready", {}))  # wakes the thread, and is of another stream
         assert told.wait(30)

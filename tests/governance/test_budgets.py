@@ -1,10 +1,11 @@
-"""Budgets over a real ledger and real runs (B1 to B5 of `governance/budgets.py`)."""
+"""Budgets over a real ledger and real runs (B1 to B6 of `governance/budgets.py`)."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import shutil
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from forestay.governance import Budgets, BudgetTable, Metering, ModelCall, Short, fit
+from forestay.governance import Budgets, BudgetTable, Claim, Metering, ModelCall, Short, fit
 from forestay.kernel import Budgets as Settings
 from forestay.kernel import Ceiling, Draft, Ids, Price, Problem, SeededRandomness
 from forestay.runs import CreateRun, Execution, NodeType, Runs, projections, standard_registry
@@ -44,6 +45,7 @@ class World:
             registry = standard_registry(sample_seams=True)
             registry.add(NodeType(type_id="test.ask", execute=self.ask))
             registry.add(NodeType(type_id="test.tool", execute=self.tool))
+            registry.add(NodeType(type_id="test.gated", execute=self.gated))
             runs = Runs(
                 ledger,
                 clock=self.clock,
@@ -81,6 +83,19 @@ class World:
         async with self.budgets.tool_call(ctx, "tool"):
             ctx.emit("agent.toolCalled", {"callId": "c"})
         return {}
+
+    async def gated(self, ctx: Execution) -> dict[str, Any]:
+        """A call that is charged, and then waits before anybody has it on record."""
+
+        async def call() -> dict[str, Any]:
+            async with self.budgets.tool_call(ctx, f"{ctx.place}tool"):
+                pass
+            self.asked.append((ctx.run_id, 1))
+            if self.gate is not None:
+                await self.gate.wait()
+            return {}
+
+        return await ctx.effect("gate", call)
 
 
 async def begin(runs: Runs, document: dict[str, Any], budget: dict[str, Any] | None = None) -> str:
@@ -231,11 +246,11 @@ async def test_children_draw_on_the_budget_of_their_root(world: Callable[..., Wo
         assert made.asked[1][1] == 10
 
 
-async def _killed(made: World, at: Path) -> tuple[World, str]:
+async def _killed(made: World, at: Path, type: str = "test.ask") -> tuple[World, str]:
     """A host killed while a call is under way: what its disk held at that moment."""
     made.gate = asyncio.Event()
     async with made.open() as (runs, _):
-        run_id = await begin(runs, chain("w", 1))
+        run_id = await begin(runs, chain("w", 1, type))
         while not made.asked:
             await asyncio.sleep(0)
         shutil.copytree(made.folder, at)
@@ -272,6 +287,65 @@ async def test_b4_a_run_that_ends_after_a_crash_gives_back_what_it_held(
         assert [standing.held for standing in await budgets.standings(TENANT)] == [{}]
 
 
+async def test_b4_a_call_under_way_counts_though_its_run_has_ended(world: Callable[..., World]) -> None:
+    """A run fails beside its call: what the call holds is nobody's until it is over. Another process cannot know."""
+    made = world(ceilings=[Ceiling("project", per="day", max_tokens=200)])
+    made.gate = asyncio.Event()
+    async with made.open() as (runs, budgets):
+        run_id = await begin(runs, chain("w", 1))
+        while not made.asked:
+            await asyncio.sleep(0)
+        cancelled = Draft("run.cancelled", {}, {"s": {"st": "cancelled", "i": "host"}})
+        await budgets._ledger.append(f"run/{run_id}", [cancelled])
+        other = Budgets(budgets._ledger, made.settings, clock=made.clock)
+        assert [item.held for item in await budgets.standings(TENANT)] == [{"tokens": 110}]
+        assert [item.held for item in await other.standings(TENANT)] == [{}]
+        made.gate.set()
+        async with asyncio.timeout(10):
+            while not (standing := (await budgets.standings(TENANT))[0]).spent:
+                await asyncio.sleep(0)
+        assert (standing.held, standing.spent) == ({}, {"tokens": 50})
+
+
+async def test_b6_a_tool_call_that_was_charged_when_the_host_died_is_charged_once(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    """With a ceiling of one call: repeated, it needs no room, because it was paid for."""
+    settings: dict[str, Any] = {"ceilings": [Ceiling("project", per="day", max_tool_calls=1)]}
+    made, run_id = await _killed(world(**settings), tmp_path / "killed", "test.gated")
+    async with made.open() as (runs, budgets):
+        assert (await runs.wait(run_id, TENANT)).status == "completed"
+        assert made.asked == [(run_id, 1)], "it was decided again"
+        (standing,) = await budgets.standings(TENANT)
+        assert (standing.held, standing.spent) == ({}, {"toolCalls": 1})
+        another = await begin(runs, chain("w", 1, "test.gated"))
+        ended = await runs.wait(another, TENANT)
+        assert ended.error is not None and ended.error.code == "budget_exhausted", "another call is another one"
+
+
+async def test_b6_two_hosts_that_charge_one_call_charge_it_once(tmp_path: Path) -> None:
+    clock = PatientClock()
+    tables = [*projections(), BudgetTable()]
+    async with CountedLedger.open(tmp_path / "l.db", projections=tables, clock=clock) as ledger:
+        hosts = [Budgets(ledger, Settings(), clock=clock) for _ in range(2)]
+        one: dict[Any, int] = {"toolCalls": 1}
+
+        async def carry(host: Budgets, id: str) -> None:
+            claim = Claim(
+                id=id,
+                tenant=TENANT,
+                run_id="run_1",
+                limits={"run/r": {}},
+                reserve=lambda accounts: fit(accounts, one),
+                once=True,
+            )
+            assert not isinstance(await host.book.hold(claim), Short)
+
+        await asyncio.gather(*(carry(host, id) for id in ("a", "b", "c") for host in hosts for _ in range(3)))
+        (standing,) = await hosts[0].standings(TENANT)
+        assert (standing.held, standing.spent) == ({}, {"toolCalls": 3})
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_b3_concurrent_calls_of_two_hosts_never_pass_a_ceiling(tmp_path: Path, seed: int) -> None:
     """Random programs of two services over one ledger, against a plain sum: what is spent is what was settled, and
@@ -294,13 +368,14 @@ async def test_b3_concurrent_calls_of_two_hosts_never_pass_a_ceiling(tmp_path: P
                     host, amount = chance.choice(hosts), chance.randint(1, 60)
                     id = f"{number}-{step}"
                     wanted: dict[Any, int] = {"tokens": amount}
-                    found = await host.hold(
-                        TENANT,
-                        chance.choice(run_ids),
-                        id,
-                        limits,
-                        lambda accounts, wanted=wanted: fit(accounts, wanted),
+                    claim = Claim(
+                        id=id,
+                        tenant=TENANT,
+                        run_id=chance.choice(run_ids),
+                        limits=limits,
+                        reserve=lambda accounts, wanted=wanted: fit(accounts, wanted),
                     )
+                    found = await host.book.hold(claim)
                     if isinstance(found, Short):
                         refused += 1
                         continue
@@ -309,12 +384,75 @@ async def test_b3_concurrent_calls_of_two_hosts_never_pass_a_ceiling(tmp_path: P
                     for _ in range(chance.randint(0, 5)):
                         await asyncio.sleep(0)
                     used = chance.choice([None, chance.randint(0, amount)])
-                    await host.settle(found, None if used is None else {"tokens": used})
+                    host.book.settle(found, None if used is None else {"tokens": used})
                     spent += used or 0
                     del held[id]
 
             await asyncio.gather(*(program(number) for number in range(8)))
+            await hosts[1].standings(TENANT)  # what it settled is on disk then
             for standing in await hosts[0].standings(TENANT):
                 assert (standing.held, standing.spent) == ({}, {"tokens": spent} if spent else {})
             assert spent <= 200
             assert refused, "the program never came to the ceiling: it proves nothing"
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_b1_b3_random_workflows_that_run_together_never_pass_a_ceiling(
+    world: Callable[..., World], seed: int
+) -> None:
+    """Real runs against a plain sum. Each call may use its question and its longest answer: with what was used before,
+    that never passes the day's ceiling or the run's own. In the end the accounts hold what the sum says."""
+    chance = random.Random(seed)
+    made = world(ceilings=[Ceiling("project", per="day", max_tokens=900)])
+    used, under_way = dict[str, int](), dict[object, tuple[str, int]]()
+    limits: dict[str, int] = {}
+
+    async def ask(ctx: Execution) -> dict[str, Any]:
+        wanted, answer = ModelCall(10, ctx.config["most"]), ctx.config["answer"]
+        async with made.budgets.model_call(ctx, "call", "acme:small", lambda: wanted) as (most, spent):
+            assert most is not None
+            under_way[token := object()] = (ctx.run_id, 10 + most)
+            holding = Counter[str]()
+            for run_id, amount in under_way.values():
+                holding[run_id] += amount
+            assert sum(used.values()) + holding.total() <= 900
+            assert used.get(ctx.run_id, 0) + holding[ctx.run_id] <= limits[ctx.run_id]
+            try:
+                for _ in range(ctx.config["steps"]):
+                    await asyncio.sleep(0)
+            finally:  # also when the run ends beside it
+                del under_way[token]
+            if answer is not None:
+                spent.amounts = {"tokens": 10 + min(most, answer)}
+                used[ctx.run_id] = used.get(ctx.run_id, 0) + 10 + min(most, answer)
+        return {}
+
+    made.ask = ask  # type: ignore[method-assign]
+    async with made.open() as (runs, budgets):
+        for number in range(12):
+            config = [
+                {
+                    "most": chance.randint(1, 120),
+                    "answer": chance.choice([None, 20, 60, 200]),
+                    "steps": chance.randint(0, 5),
+                }
+                for _ in range(chance.randint(1, 5))
+            ]
+            nodes = [node(f"n{at}", "test.ask", config=item) for at, item in enumerate(config)]
+            edges = [edge(f"n{at}", f"n{at + 1}") for at in range(len(nodes) - 1) if chance.random() < 0.5]
+            limit = chance.choice([60, 200, 400])
+            run_id = f"run_{number}"
+            limits[run_id] = limit
+            await runs.put_workflow(workflow(f"w{number}", nodes, edges), tenant=None)
+            request = CreateRun(workflow_id=f"w{number}", configurable={"budget": {"maxTokens": limit}})
+            await runs.create_run(request, TENANT, run_id=run_id)
+        ended = [await runs.wait(run_id, TENANT) for run_id in limits]
+        assert {item.error.code for item in ended if item.error is not None} <= {"budget_exhausted"}
+        assert {item.status for item in ended} == {"completed", "failed"}, "no run came to a ceiling, or none below it"
+        standings = {item.account: item for item in await budgets.standings(TENANT)}
+        found = {name.removeprefix("run/"): item.spent.get("tokens", 0) for name, item in standings.items()}
+        assert {name: amount for name, amount in found.items() if amount and name in limits} == used
+        assert [item.spent.get("tokens", 0) for name, item in standings.items() if name.startswith("project/")] == [
+            sum(used.values())
+        ]
+        assert not [item for item in standings.values() if item.held]

@@ -199,10 +199,10 @@ async def test_q1_what_is_due_of_a_removed_subscription_is_a_dead_letter(tmp_pat
 
 async def test_a_source_that_nothing_drives_is_refused(tmp_path: Path) -> None:
     async with World(tmp_path).open() as world:
-        assert world.triggers.capability()["sources"] == ["queue", "webhook"]
+        assert world.triggers.capability()["sources"] == ["queue", "webhook", "schedule", "form"]  # it has no mailbox
         with pytest.raises(Problem) as caught:
             await world.triggers.subscriptions.subscribe(TENANT, "email", "answer")
-        assert caught.value.key == "capability_not_provided"
+        assert caught.value.key == "schema_mismatch" and "mailbox" in caught.value.details["fix"]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -17,7 +17,7 @@ from typing import Any
 
 from forestay.host import Host
 from forestay.kernel import Agents, Config, Models, Problem
-from forestay.kernel.ledger.sqlite import SqliteLedger
+from forestay.kernel.ledger.table_ledger import TableLedger
 from forestay.models import Deltas, Message, Script, Scripted, ScriptedCall, Turn
 from forestay.runs import CreateRun
 
@@ -58,16 +58,54 @@ class Logged(Scripted):
         return super().stream(messages, **more)
 
 
-def count_commits(boundaries: Boundaries) -> None:
-    commit = SqliteLedger.commit
+def is_killed(code: int, folder: Path) -> bool:
+    """Whether a life ended as it was told to. Commits are grouped as they come, so a life may have a boundary or two
+    less than the calm one: it ends well before the last deadlines, with so many left."""
+    return code == -9 or (code == 0 and 0 < -int((folder / "boundaries").read_text()) <= 5)
 
-    async def counted(ledger: SqliteLedger, *appends: Any) -> Any:
+
+def count_commits(boundaries: Boundaries) -> None:
+    commit = TableLedger.commit
+
+    async def counted(ledger: TableLedger, *appends: Any) -> Any:
         boundaries.reach()
         records = await commit(ledger, *appends)
         boundaries.reach()
         return records
 
-    SqliteLedger.commit = counted  # type: ignore[method-assign]
+    submit = TableLedger.submit
+
+    def submitted(ledger: TableLedger, *appends: Any, later: bool = False) -> Any:
+        boundaries.reach()
+        future = submit(ledger, *appends, later=later)
+        boundaries.reach()
+        return future
+
+    TableLedger.commit = counted  # type: ignore[method-assign]
+    TableLedger.submit = submitted  # type: ignore[method-assign]
+
+
+def count_records(type: str, count: int) -> None:
+    """Be killed when so many records of a type are on disk."""
+    commit, submit, seen = TableLedger.commit, TableLedger.submit, Boundaries(count)
+
+    def written(appends: Sequence[Any]) -> None:
+        for _ in (item for append in appends for item in append.drafts if item.type == type):
+            seen.reach()
+
+    async def committed(ledger: TableLedger, *appends: Any) -> Any:
+        records = await commit(ledger, *appends)
+        written(appends)
+        return records
+
+    def submitted(ledger: TableLedger, *appends: Any, later: bool = False) -> Any:
+        future = submit(ledger, *appends)  # at once, so that it can be waited for
+        future.result(60)
+        written(appends)
+        return future
+
+    TableLedger.commit = committed  # type: ignore[method-assign]
+    TableLedger.submit = submitted  # type: ignore[method-assign]
 
 
 async def answer(host: Host, project: Path) -> None:

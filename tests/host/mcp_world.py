@@ -35,13 +35,22 @@ TOOL = "mcp__probe__echo"
 
 @asynccontextmanager
 async def host_with(
-    folder: Path, mode: str, *, caps: Iterable[str] = (), read_only: bool = False, trusted: bool = True
+    folder: Path,
+    mode: str,
+    *,
+    caps: Iterable[str] = (),
+    read_only: bool = False,
+    trusted: bool = True,
+    url: str = "",
+    echo: Definition = ECHO,
 ) -> AsyncIterator[Host]:
-    """The host; its server is approved and its tool pinned unless `trusted` is False."""
+    """The host; its server is approved and `echo` of it pinned unless `trusted` is False. With `url` it is there."""
     folder.mkdir(exist_ok=True)
     shutil.copy(SERVER, folder / "server.py")
     arguments = ["-I", "-S", "server.py", mode, str(folder / "stage")]
     entry = McpServer("python3", arguments, read_only=["echo"] if read_only else [], start_seconds=20.0)
+    if url:
+        entry = McpServer(url=url, read_only=entry.read_only)
     opened = options(folder, mode="strict")
     config = msgspec.structs.replace(
         opened.config,
@@ -54,7 +63,8 @@ async def host_with(
             named = read_servers(folder, config.mcpServers).named("probe")
             pins = Pins(host.ledger, folder)
             await pins.approve(named)
-            await pins.pin(named, [ECHO])
+            if not (await pins.standing(named))["probe"].pinned:
+                await pins.pin(named, [echo])
         yield host
 
 
@@ -76,7 +86,8 @@ async def answered(host: Host, run_id: str, value: dict[str, Any]) -> RunSnapsho
     return await settled(host, run_id)
 
 
-async def die(folder: Path, mode: str, when: str, **world: Any) -> None:
+async def die(folder: Path, mode: str, when: str, *, schema: dict[str, Any] = TEXT, **world: Any) -> None:
+    world["echo"] = Definition("echo", "Says it again.", schema)
     async with host_with(folder, mode, **world) as host:
         text = (folder / "text").read_text()
         run_id = await started(host, text)

@@ -362,6 +362,26 @@ def test_a_model_that_fails_fails_the_node_with_its_problem(tmp_path: Path) -> N
     run(tmp_path, story, Turn("", error="provider_error"))
 
 
+def test_an_agent_that_failed_is_tried_again_in_another_session(tmp_path: Path) -> None:
+    """The session of the failed attempt is closed: seed 100524 of the simulation died behind that and ended wrongly."""
+    retry = {"retry": {"maxAttempts": 3, "initialDelayMs": 1}}
+    document = workflow("again", [node("agent", "core.agent", config={"task": "Where?"}, settings=retry)])
+    turns = (Turn("", error="provider_error"), Turn("", error="provider_timeout"), Turn("Berth 7."))
+
+    async def whole() -> None:
+        config = Config(models=Models(default="script"))
+        models = {"script": Scripted(Script(turns))}
+        async with Host.open(config, root=tmp_path, data=tmp_path / ".forestay", models=models) as host:
+            await host.runs.put_workflow(document, tenant=None)
+            run_id = (await host.runs.create_run(CreateRun(workflow_id="again"), TENANT)).run_id
+            done = await settled(host, run_id)
+            assert done.status == "completed" and (await types(host, run_id)).count("node.retried") == 2
+            rows = await host.ledger.query("SELECT closed FROM relay_sessions")
+            assert [closed for (closed,) in rows] == [1, 1, 1]
+
+    asyncio.run(asyncio.wait_for(whole(), 60))
+
+
 def test_an_answer_that_a_limit_cut_is_joined_by_the_relay(tmp_path: Path) -> None:
     text = "The Aurora lies at berth 7 and sails on Thursday with the evening tide; the Petrel stays."
 

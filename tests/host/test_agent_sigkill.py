@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,15 +10,15 @@ from typing import Any
 import pytest
 
 from forestay.kernel import Ledger, Record
+from tests.forked import python
+from tests.host.agent_child import is_killed
 
 ROOT = Path(__file__).parents[2]
 AGENT = ("agent.", "provider.usage", "output.chunk")
 
 
 def live(folder: Path, deadline: int) -> int:
-    command = [sys.executable, "-X", "faulthandler", "-m", "tests.host.agent_child", str(folder), str(deadline)]
-    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    done = python("tests.host.agent_child", str(folder), str(deadline))
     assert done.returncode in (0, -9), f"ended with {done.returncode}: {done.stderr}"
     return done.returncode
 
@@ -83,7 +80,7 @@ def check(folder: Path, calm: Path, deadline: int) -> None:
 
 
 def _check(folder: Path, calm: Path, deadline: int) -> None:
-    assert live(folder, deadline) == -9
+    assert is_killed(live(folder, deadline), folder)
     known, before = answered(folder), asked(folder)
     assert all(count == 1 for count in before.values()), "one life asks once"
     assert live(folder, 0) == 0

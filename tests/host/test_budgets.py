@@ -160,7 +160,7 @@ def test_a_person_gives_an_agent_more_tokens_before_its_next_question(tmp_path: 
 
 def test_a_node_that_asks_a_model_itself_is_held_to_the_budget(tmp_path: Path) -> None:
     document = workflow(
-        "two", [node(name, "core.ai.callPrompt", config={"prompt": "Hello?"}) for name in "ab"], [edge("a", "b")]
+        "two", [node(name, "core.ai.callPrompt", config={"prompt": "Hello? " * 20}) for name in "ab"], [edge("a", "b")]
     )
 
     async def story(host: Host) -> None:
@@ -198,3 +198,51 @@ def test_no_event_of_a_budget_holds_content(tmp_path: Path) -> None:
         assert not [word for word in ("tide", "CANARY", "price", "script") if word in shown]
 
     run(tmp_path, story, Turn("CANARY"))
+
+
+def test_governance_takes_no_commit_of_its_own(tmp_path: Path) -> None:
+    """What budgets hold and charge and what is remembered goes to disk in commits of the run, what was used in front of
+    them. Beside other processes a reservation is a commit of its own, so that it can be refused alone."""
+
+    async def story(host: Host) -> None:
+        if host.ledger.shared:
+            return
+        agent = {"agentId": "vendor.acme.tide", "persona": "Tide", "modelClass": "general", "systemPrompt": "Tell."}
+        shape = {"toolAllowlist": ["read"], "memoryShape": {"longTerm": True}}
+        await host.directory.install(TENANT, {"name": "vendor.acme", "version": "1.0.0", "agents": [agent | shape]})
+        commits: list[set[str]] = []
+        later: list[set[str]] = []
+        commit, submit = host.ledger.commit, host.ledger.submit
+
+        def families(appends: Any) -> set[str]:
+            return {item.stream.partition("/")[0] for item in appends}
+
+        async def committed(*appends: Any) -> Any:
+            commits.append(families(appends))
+            return await commit(*appends)
+
+        def submitted(*appends: Any, **how: bool) -> Any:
+            (later if how.get("later") else commits).append(families(appends))
+            return submit(*appends, **how)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(host.ledger, "commit", committed)
+            patch.setattr(host.ledger, "submit", submitted)
+            inputs = {"question": "How is the tide?", "agentId": agent["agentId"]}
+            budget = {"budget": {"maxTokens": 1_000_000, "maxToolCalls": 9}}
+            request = CreateRun(workflow_id="forestay-ask", inputs=inputs, configurable=budget)
+            made = await host.runs.create_run(request, TENANT)
+            assert (await host.runs.wait(made.run_id, TENANT)).status == "completed"
+        governed = [found for found in commits if found & {"budget", "memory", "audit"}]
+        assert [found - {"relay"} for found in governed] == [
+            {"run", "budget"},  # held for the first question
+            {"run", "audit", "budget"},  # the tool call decided and charged
+            {"run", "budget"},  # held for the second
+            {"run", "memory"},
+        ]
+        assert later == [{"budget"}, {"budget"}], "what the two questions used"
+        assert len(await host.memories.listed(TENANT, agent["agentId"])) == 1
+        (standing,) = await host.budgets.standings(TENANT)
+        assert standing.spent["toolCalls"] == 1 and standing.spent["tokens"] and not standing.held
+
+    run(tmp_path, story, READ, Turn("Low."))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ import pytest
 
 from forestay.extensions import Grants
 from forestay.kernel import Grant, Mode
+from tests.forked import python
 from tests.host.prompting import ID, Person, options, person, project
 from tests.runs.documents import node, workflow
 
@@ -344,9 +342,7 @@ def test_in_strict_mode_nobody_is_asked(tmp_path: Path) -> None:
 
 
 def die(folder: Path, when: str) -> str:
-    command = [sys.executable, "-m", "tests.host.prompt_child", str(folder), when]
-    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    done = python("tests.host.prompt_child", str(folder), when)
     assert done.returncode == -9, done.stderr
     return (folder / "run").read_text()
 

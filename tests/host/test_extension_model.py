@@ -16,7 +16,7 @@ from forestay.host.extension_model import ExtensionModel
 from forestay.host.models import HostModels
 from forestay.kernel import Config, ExtensionConfig, ExtensionPolicy, Models, Problem, SystemClock
 from forestay.models import Script, Scripted, ScriptedCall, Turn
-from tests.extensions.dispatcher_world import World
+from tests.extensions.dispatcher_world import OpenPolicy, World
 
 ASKS = """
 import { complete, stream, getModels } from "@mariozechner/pi-ai";
@@ -106,7 +106,7 @@ def test_the_codex_provider_is_reached_through_the_host(tmp_path: Path) -> None:
 
 
 def asked(connector: ModelConnector, **params: Any) -> dict[str, Any]:
-    call = Call(extension="ext.a", call_id="c", roots=None, permit=lambda *_: None, granted=lambda *_: True)  # type: ignore[arg-type]
+    call = Call("ext.a", "c", roots=None, policy=OpenPolicy())  # type: ignore[arg-type]
     context = {"messages": [{"role": "user", "content": "hi"}]}
     return asyncio.run(connector.wait(call, {"op": "complete", "context": context, **params}))
 

@@ -17,6 +17,7 @@ import pytest
 from forestay.extensions import Places, Trust
 from forestay.extensions.trust import content_hash
 from forestay.kernel import Ledger, Problem, config, former
+from tests.forked import forestay
 
 ARCHIVE = Path(__file__).parent / "former" / "harbour-0.1.tar.gz"
 KEY = "hfk_0123456789abcdefghijklmn"
@@ -32,25 +33,14 @@ def project(tmp_path: Path) -> Path:
 
 def command(project: Path, *words: str) -> Any:
     """The result of a command, with the environment that 0.1 was used with."""
-    done = subprocess.run(
-        [sys.executable, "-m", "forestay", *words, "--json"],
-        cwd=project,
-        env={**os.environ, **ENVIRONMENT},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = forestay(project, *words, "--json", environ={**os.environ, **ENVIRONMENT})
     envelope = json.loads(done.stdout or done.stderr.splitlines()[-1])
     assert envelope["success"], envelope
     return envelope["result"]
 
 
 def finding(project: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "forestay", "doctor", "--json"],
-        cwd=project, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = forestay(project, "doctor", "--json", environ={**os.environ, **ENVIRONMENT})
     found = json.loads(done.stdout)["result"]["findings"]
     return next(item["detail"] for item in found if item["name"] == "former name")
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forestay.kernel import Problem
+from tests.forked import python
 from tests.host.mcp_world import answered, host_with, question, started
 from tests.host.test_agent_node import settled
 
@@ -27,9 +25,7 @@ def killed(folder: Path, mode: str, when: str, text: str, **world: Any) -> str:
     """A host that dies by SIGKILL; the id of its run."""
     folder.mkdir(exist_ok=True)
     (folder / "text").write_text(text)
-    command = [sys.executable, "-m", "tests.host.mcp_world", str(folder), mode, when, json.dumps(world)]
-    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    done = python("tests.host.mcp_world", str(folder), mode, when, json.dumps(world))
     assert done.returncode == -9, done.stderr
     return (folder / "run").read_text()
 

@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import pytest
 from forestay.extensions import Extensions, Pins, read_servers, with_registered
 from forestay.host import Host
 from forestay.kernel import Agents, ExtensionConfig, ExtensionPolicy, Ledger, Problem
+from tests.forked import forestay
 from tests.host.mcp_world import ECHO, SERVER, TOOL, started
 from tests.host.prompting import options
 from tests.host.test_agent_node import settled
@@ -34,6 +33,7 @@ def project(folder: Path, entry: Any = ENTRY) -> Path:
     return folder
 
 
+@pytest.mark.api("pi.registerMcpServer")
 def test_a_registered_server_is_approved_pinned_and_called(tmp_path: Path) -> None:
     folder = project(tmp_path / "project")
 
@@ -68,8 +68,7 @@ def test_the_commands_find_it_through_its_extension(tmp_path: Path) -> None:
 
     def run(*words: str) -> dict[str, Any]:
         environ = {**os.environ, "FORESTAY_DATA_DIR": str(tmp_path / "data")}
-        command = [sys.executable, "-P", "-m", "forestay", "mcp", *words, "--from", PLACE]
-        done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300)
+        done = forestay(folder, "mcp", *words, "--from", PLACE, environ=environ)
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 

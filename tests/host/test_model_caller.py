@@ -41,6 +41,10 @@ class Node:
     def along(self, append: Append) -> None:
         self.appends.append(append)
 
+    async def write(self, append: Append) -> None:
+        self.along(append)
+        await self.flush()
+
     async def flush(self) -> None:
         appends, self.appends = self.appends, []
         if appends:

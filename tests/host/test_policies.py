@@ -8,7 +8,7 @@ import pytest
 
 from forestay.agents import ASSISTANT
 from forestay.host import Host, explain
-from forestay.kernel import Agents, Config, ExtensionConfig, ExtensionPolicy, Problem, Request
+from forestay.kernel import OPERATOR, Agents, Config, ExtensionConfig, ExtensionPolicy, Problem, Request
 from forestay.runs import Caller, HttpRequest
 from forestay.tools import BUILT_IN, ToolGate
 
@@ -21,6 +21,10 @@ export default (pi) => {
     execute: async () => pi.tool("read", { path }) });
   tool("near", "note.md"); tool("far", "/etc/hostname");
 }
+"""
+SHELL = """
+export default (pi) => pi.registerTool({ name: "bash", description: "elsewhere", parameters: { type: "object" },
+  execute: async () => ({ content: [{ type: "text", text: "elsewhere" }] }) })
 """
 CALLER = Caller(tenant="default", run_id="run_1", node_id="n", idempotency_key="k")
 
@@ -43,13 +47,30 @@ async def test_a_tool_gate_and_a_role_decide_as_explained(tmp_path: Path) -> Non
     async with Host.open(CONFIG, root=tmp_path) as host:
         for name, row in BUILT_IN.items():
             told = (await explain(host, Request(ASSISTANT, "tool", resource=name))).decision
-            gate = ToolGate(CONFIG.agents, host.ledger, host.clock, ASSISTANT)
+            gate = ToolGate(CONFIG.agents, host.ledger.commit, host.clock, ASSISTANT)
             assert await gate.decide(row.tool, {}) == told
         session = await host.relay.init("app", role="OBSERVER")
         told = (await explain(host, Request(session.id, "relay.dispatch"))).decision
         with pytest.raises(Problem) as caught:
             await session.dispatch("system", "task")
         assert (caught.value.key, caught.value.details["rule"]) == ("role_denied", told.rule)
+
+
+async def test_an_extensions_bash_is_offered_in_place_of_the_hosts_and_allowed_by_its_own_id(tmp_path: Path) -> None:
+    place = tmp_path / ".pi" / "extensions"
+    place.mkdir(parents=True)
+    (place / "shell.js").write_text(SHELL)
+    extensions = ExtensionConfig(ExtensionPolicy(mode="permissive"))
+    async with Host.open(Config(agents=Agents(allow=["bash"]), extensions=extensions), root=tmp_path) as host:
+        allowed = (await explain(host, Request(ASSISTANT, "tool", resource="bash"))).decision
+        await host.extensions.trust.give(tmp_path)
+        offered = {tool.id: tool for tool, _ in await host.tools.offered(OPERATOR)}  # S5
+        assert "forestay:bash" not in offered and "forestay:read" in offered
+        asked = (await explain(host, Request(ASSISTANT, "tool", resource="bash"))).decision
+        assert (allowed.effect, asked.effect) == ("allow", "prompt")  # K4
+        for rules, effect in (({"allow": ["ext:shell/*"]}, "allow"), ({"allow": ["*"], "deny": ["bash"]}, "deny")):
+            gate = ToolGate(Agents(**rules), host.ledger.commit, host.clock, ASSISTANT)
+            assert (await gate.decide(offered["ext:shell/bash"], {})).effect == effect
 
 
 async def test_an_extensions_call_is_decided_as_explained(tmp_path: Path) -> None:

@@ -1,25 +1,19 @@
-"""A real host process on PostgreSQL: started by the command, killed, started again, and never twice at once."""
+"""A real host process on PostgreSQL: started by the command, killed, and started again."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
 from forestay.kernel import Ledger
+from tests.forked import forestay
+from tests.host.hosts import hosts, until
 from tests.postgres import new_ledger
 from tests.runs.documents import edge, node, workflow
 
-KEY = "hk_test_0123456789abcdef0123456789abcdef"
-SECRET = "a secret of hosts on several machines"
 DOCUMENT = workflow(
     "w",
     [node("gate", "core.approvalGate"), node("last", "core.noop")],
@@ -27,77 +21,18 @@ DOCUMENT = workflow(
 )
 
 
-def begin(folder: Path, ledger: str, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-P", "-m", "forestay", "up", "--port", "0", "--json", "--ledger", ledger, *options]
-    environment = {**os.environ, "FORESTAY_API_KEY": KEY, "FORESTAY_SECRET": SECRET, "HOME": str(folder)}
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-@contextmanager
-def up(folder: Path, ledger: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    """A host of its own process, and a client of it."""
-    with serving(begin(folder, ledger)) as found:
-        yield found
-
-
-@contextmanager
-def serving(process: subprocess.Popen[str]) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    assert process.stdout is not None and process.stderr is not None
-    try:
-        line = process.stdout.readline()
-        assert line, process.stderr.read()
-        url = json.loads(line)["result"]["url"]
-        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {KEY}"}, timeout=30) as client:
-            yield process, client
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def ask(client: httpx.Client, method: str, path: str, body: Any = None) -> Any:
-    answer = client.request(method, path, json=body)
-    assert answer.status_code < 300, answer.text
-    return answer.json()
-
-
 def test_a_killed_host_goes_on_from_postgresql(tmp_path: Path) -> None:
     ledger = new_ledger()
-    with up(tmp_path, ledger) as (process, client):
-        ask(client, "PUT", "/v1/workflows/w", DOCUMENT)
-        run_id = ask(client, "POST", "/v1/runs", {"workflowId": "w"})["runId"]
-        while ask(client, "GET", f"/v1/runs/{run_id}")["status"] != "waiting-approval":
-            pass
-        process.kill()
-        process.wait()
-    with up(tmp_path, ledger) as (_, client):
-        assert ask(client, "GET", f"/v1/runs/{run_id}")["status"] == "waiting-approval"
-        ask(client, "POST", f"/v1/runs/{run_id}/interrupts/gate", {"resumeValue": {"action": "accept"}})
-        while ask(client, "GET", f"/v1/runs/{run_id}")["status"] != "completed":
-            pass
+    with hosts(tmp_path, ledger, 1) as (host,):
+        host.ask("PUT", "/v1/workflows/w", DOCUMENT)
+        run_id = host.ask("POST", "/v1/runs", {"workflowId": "w"})["runId"]
+        until(lambda: host.ask("GET", f"/v1/runs/{run_id}")["status"] == "waiting-approval")
+        host.kill()
+    with hosts(tmp_path, ledger, 1) as (host,):
+        assert host.ask("GET", f"/v1/runs/{run_id}")["status"] == "waiting-approval"
+        host.ask("POST", f"/v1/runs/{run_id}/interrupts/gate", {"resumeValue": {"action": "accept"}})
+        until(lambda: host.ask("GET", f"/v1/runs/{run_id}")["status"] == "completed")
     assert not list(tmp_path.rglob("ledger.db"))
-
-
-def test_a_standby_takes_over_when_the_first_host_dies(tmp_path: Path) -> None:
-    ledger = new_ledger()
-    (tmp_path / "two").mkdir()
-    with up(tmp_path, ledger) as (first, client):
-        ask(client, "PUT", "/v1/workflows/w", DOCUMENT)
-        run_id = ask(client, "POST", "/v1/runs", {"workflowId": "w"})["runId"]
-        while not (asked := ask(client, "GET", f"/v1/runs/{run_id}/interrupts")["interrupts"]):
-            pass
-        token = asked[0]["token"]
-        standby = begin(tmp_path / "two", ledger, "--standby")
-        with pytest.raises(subprocess.TimeoutExpired):
-            standby.wait(1)
-        first.kill()
-        first.wait()
-    with serving(standby) as (_, client):
-        assert ask(client, "GET", f"/v1/interrupts/{token}")["runId"] == run_id, "signed by the first host"
-        ask(client, "POST", f"/v1/runs/{run_id}/interrupts/gate", {"resumeValue": {"action": "accept"}})
-        while ask(client, "GET", f"/v1/runs/{run_id}")["status"] != "completed":
-            pass
 
 
 @pytest.mark.parametrize("given", ["setting", "environment"])
@@ -109,11 +44,5 @@ def test_commands_read_the_ledger_of_the_settings(tmp_path: Path, given: str) ->
         (tmp_path / "forestay.toml").write_text(f'[data]\nledger = "{ledger}"\n')
     else:
         environment["FORESTAY_DATA_LEDGER"] = ledger
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "forestay", "ledger", "verify", "--json"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    done = forestay(tmp_path, "ledger", "verify", "--json", environ=environment)
     assert json.loads(done.stdout)["result"]["records"] == 0, done.stderr

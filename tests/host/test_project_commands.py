@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,16 @@ import msgspec
 import pytest
 
 from forestay.cli.init import TEMPLATE
-from forestay.kernel import Config, ExtensionOverride
+from forestay.kernel import Config, ExtensionOverride, RetentionSettings
+from tests import forked
 
 ROOT = Path(__file__).parents[2]
-COMMAND = "import sys; from forestay.cli.main import main; sys.exit(main())"
 
 
 def forestay(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     keep = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
-    env = {**keep, "PYTHONPATH": f"{ROOT / 'src'}", "XDG_CONFIG_HOME": str(folder / ".none"), "NO_COLOR": "1"}
-    command = [sys.executable, "-P", "-c", COMMAND, *arguments]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+    env = {**keep, "XDG_CONFIG_HOME": str(folder / ".none"), "NO_COLOR": "1"}
+    return forked.forestay(folder, *arguments, environ=env)
 
 
 def result(folder: Path, *arguments: str) -> dict[str, Any]:
@@ -57,7 +55,8 @@ def test_every_setting_stands_in_the_file_that_init_writes_with_its_default(tmp_
     for example in ("overall", "keys", "routes"):
         spoken["http"]["rates"].pop(example)
     spoken["output"].pop("format")
-    for example in ("deployments", "evaluations", "mcpServers"):
+    assert set(spoken.pop("retention")) == set(RetentionSettings.__struct_fields__)  # examples: nothing goes by default
+    for example in ("a2a", "deployments", "evaluations", "mailboxes", "oauth", "mcpServers"):
         spoken.pop(example)
     assert msgspec.convert(spoken, Config) == Config()
     for section, fields in _sections(Config()).items():
@@ -68,9 +67,12 @@ def test_every_setting_stands_in_the_file_that_init_writes_with_its_default(tmp_
             "entries",
             "ceilings",
             "prices",
+            "providers",
             "overrides",
+            "peers",
             "format",
             "policy",
+            *RetentionSettings.__struct_fields__,
         } >= set(fields)
     assert set(ExtensionOverride.__struct_fields__) == {"allow", "deny", "mode"}
 

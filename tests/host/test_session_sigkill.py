@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,14 +10,14 @@ from typing import Any
 import pytest
 
 from forestay.kernel import Ledger, Record
+from tests.forked import python
+from tests.host.agent_child import is_killed
 
 ROOT = Path(__file__).parents[2]
 
 
 def live(folder: Path, deadline: int) -> int:
-    command = [sys.executable, "-X", "faulthandler", "-m", "tests.host.session_child", str(folder), str(deadline)]
-    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    done = python("tests.host.session_child", str(folder), str(deadline))
     assert done.returncode in (0, -9), f"ended with {done.returncode}: {done.stderr}"
     return done.returncode
 
@@ -58,7 +55,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check(folder: Path, calm: Path, deadline: int) -> None:
-    assert live(folder, deadline) == -9
+    assert is_killed(live(folder, deadline), folder)
     before = told(folder)
     assert before == told(calm)[: len(before)], "what is in the session after a crash is a beginning of it"
     assert live(folder, 0) == 0

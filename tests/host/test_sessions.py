@@ -85,6 +85,7 @@ KEEP = Turn("I keep it.", (ScriptedCall("todo", {"text": "paint"}),))
 MORE = Turn("", (ScriptedCall("todo", {"text": "moor"}),))
 
 
+@pytest.mark.api("ctx.getContextUsage|ctx.sessionManager")
 def test_a_turn_goes_on_with_what_was_said(tmp_path: Path) -> None:
     async def story(host: Host, model: Heard) -> None:
         tree = host.sessions.new()

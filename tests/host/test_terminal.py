@@ -7,11 +7,11 @@ import os
 import pty
 import select
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "import sys; from forestay.cli.main import main; sys.exit(main())"
@@ -21,9 +21,8 @@ def played(folder: Path, *arguments: str, answer: bytes) -> str:
     """What the terminal showed; every question gets `answer`."""
     terminal, side = pty.openpty()
     keep = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
-    env = {**keep, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1", "XDG_CONFIG_HOME": str(folder / ".none")}
-    command = [sys.executable, "-P", "-c", COMMAND, *arguments]
-    child = subprocess.Popen(command, cwd=folder, env=env, stdin=side, stdout=side, stderr=side, start_new_session=True)
+    env = {**keep, "NO_COLOR": "1", "XDG_CONFIG_HOME": str(folder / ".none")}
+    child = Forked(folder, *arguments, environ=env, terminal=side)
     os.close(side)
     shown, answered = b"", 0
     while select.select([terminal], [], [], 120)[0]:
@@ -44,14 +43,14 @@ def test_a_person_says_yes(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples" / "harbour", tmp_path / "h")
     shown = played(tmp_path / "h", "ask", 'Use tally, then write "x7" to board.md', answer=b"y")
     assert "This folder brings extensions: extensions/tally." in shown
-    assert "May the agent call write?" in shown and "`tally` returned: 3 berths" in shown
+    assert "May the agent call write?" in shown and "returned: 3 berths" in shown
     assert (tmp_path / "h" / "board.md").read_text() == "x7"
 
 
 def test_a_person_says_no(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples" / "harbour", tmp_path / "h")
     shown = played(tmp_path / "h", "ask", 'Use tally, then write "x7" to board.md', answer=b"n")
-    assert "nobody trusts it yet" in shown and "tally` returned" not in shown
+    assert "nobody trusts it yet" in shown and "returned: 3 berths" not in shown
     assert not (tmp_path / "h" / "board.md").exists()
 
 
@@ -110,9 +109,17 @@ async def test_a_capability_prompt_of_a_run_is_asked_with_its_reasons(
         monkeypatch.setattr(terminal, "asked", said)
         assert await terminal.permission(shown(question, "key", {})) == answer
     told = capsys.readouterr().err
-    assert (
-        "May ext.a run programs?" in told and "Commands run here." in told and "expected loss: granting costs" in told
-    )
+    assert "May ext.a run programs?" in told and "Commands run here." in told
+    assert "Some risk: denying is the better answer (against it: it starts programs)." in told
+    assert "loss(grant)" not in told
+    replies = iter("?n")
+
+    async def curious(_question: str) -> str:
+        return next(replies)
+
+    monkeypatch.setattr(terminal, "asked", curious)
+    assert (await terminal.permission(shown(question, "key", {})))["action"] == "reject"
+    assert "loss(grant) = " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -151,3 +158,44 @@ async def test_p16_always_asks_for_its_end_and_everything_is_said_apart(
     direct = await terminal.TerminalConsent().ask(question)
     assert (direct.allow, direct.everything) == (answer["action"] == "accept", "everything" in answer)
     assert (direct.expires_ms is not None) is ("expiresInSeconds" in answer)
+
+
+async def test_the_numbers_for_one_extension_agree_wherever_they_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host and `forestay ext` weigh the same extension in the same way, and every place shows that."""
+    from forestay.cli import ext
+    from forestay.extensions import Answer, Question
+    from forestay.host import Options, open_host
+    from forestay.host.prompt_form import shown
+    from forestay.kernel import config
+
+    shutil.copytree(ROOT / "examples" / "harbour", tmp_path, dirs_exist_ok=True)
+    settings = (tmp_path / "forestay.toml").read_text().replace('mode = "strict"', 'mode = "prompt"')
+    (tmp_path / "forestay.toml").write_text(settings)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    asked: list[Question] = []
+
+    class Consent:
+        async def ask(self, question: Question) -> Answer:
+            asked.append(question)
+            return Answer(False, "once")
+
+    async with open_host(Options(config=config.load().config, consent=Consent())) as host:
+        await host.extensions.trust.give(host.root)
+        suite = await host.extensions.suite()
+        await suite.call_tool("tally", {}, call_id="c1", timeout=30)
+    monkeypatch.setattr(ext, "TerminalConsent", Consent)
+    monkeypatch.setattr(ext, "attended", lambda: True)
+    monkeypatch.setattr(ext, "choice", lambda: type("Choice", (), {"format": "human"}))
+    async with ext.opened_suite(ext.Chosen()) as suite:
+        await suite.load(Path("extensions/tally"))
+        await suite.call_tool("tally", {}, call_id="c2", timeout=30)
+    there, here = asked
+    assert (there.extension, there.capability) == (here.extension, here.capability) == ("ext.tally", "http")
+    assert there.weighed == here.weighed and there.weighed is not None
+    loss = shown(there, "key", {})["artifactData"]["loss"]
+    assert (loss["words"], loss["arithmetic"]) == (there.weighed.words, there.weighed.arithmetic)
+    assert f"P(malicious) = {loss['probability']:.6g}" in loss["arithmetic"]
+    assert loss["words"].startswith(("Low risk", "Some risk", "High risk")) and "you trust its folder" in loss["words"]

@@ -163,3 +163,21 @@ def test_why_a_value_cannot_be_written_is_said_in_plain_words() -> None:
         with pytest.raises(Problem) as refused:
             canonical.encode(value)
         assert refused.value.details["reason"].startswith(reason)
+
+
+@given(values)
+def test_a_reader_of_the_bytes_gets_the_plain_value(value: object) -> None:
+    data = canonical.encode(value)
+    if "\0" in str(canonical.decode(data)) or b"\\u0000" in data:
+        return  # refused, or looks like it: the other tests ask
+    assert canonical.encode_plain(value) == (data, canonical.decode(data))
+    assert canonical.encode_strict(value) == data
+
+
+@pytest.mark.parametrize("value", [{"a": [None, float("nan")]}, (None, float("inf")), _Measured(float("nan"))])
+def test_no_plain_value_stands_for_a_number_that_json_has_not(value: object) -> None:
+    with pytest.raises(Problem, match="NaN"):
+        canonical.encode_plain(value)
+    assert canonical.encode_plain((None, 1.5)) == (b"[null,1.5]", [None, 1.5])
+    with pytest.raises(Problem, match="U\\+0000"):
+        canonical.encode_plain(["\0"])

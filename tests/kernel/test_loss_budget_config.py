@@ -128,7 +128,9 @@ def test_a_typo_is_told_with_its_place(tmp_path: Path, text: str, at: str, line:
         assert caught.value.details["fix"] == fix
 
 
-@pytest.mark.parametrize("data", [b"[http\n", b"\xff\xfe", b"a = " + b"[" * 5000])
+@pytest.mark.parametrize(
+    "data", [b"[http\n", b"\xff\xfe", b"a = " + b"[" * 5000, b"a" + b".a" * 5000 + b" = 1", b"[http]\nport = 70000"]
+)
 def test_broken_files_are_problems(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "forestay.toml").write_bytes(data)
     with pytest.raises(Problem) as caught:

@@ -61,7 +61,7 @@ def test_the_work_of_every_pattern_grows_with_the_text(name: str, pattern: re.Pa
 
 @pytest.mark.parametrize(
     ("pattern", "pump", "size"),
-    [(r"\beyJ[A-Za-z0-9_-]{8,}\.", "eyJ-", SIZE), (r"(?:a|a)*b", "a", 3), (r"\s+$", " ", SIZE), (r"x*x*y", "x", 60)],
+    [(r"\beyJ[A-Za-z0-9_-]{8,}\.", "eyJ-", SIZE), (r"(?:a|a)*b", "a", 3), (r"\s+$", " ", SIZE), (r"x*x*y", "x", 30)],
 )
 def test_the_counter_knows_a_pattern_that_is_not_linear(pattern: str, pump: str, size: int) -> None:
     assert _growth(re.compile(pattern), pump, size) > 8

@@ -337,7 +337,7 @@ async def test_estimates_learn_from_reported_usage(wire: str, clock: ManualClock
         first = model.count_tokens(text)
         for _ in range(8):
             await models.fold(model.stream(HELLO))
-        assert abs(model.count_tokens(text) - 160) < abs(first - 160) / 10
+        assert 160 <= model.count_tokens(text) <= 1.04 * 160 and first < 120  # a little room above
 
 
 async def test_wrong_usage_teaches_nothing(wire: str, clock: ManualClock) -> None:

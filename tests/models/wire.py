@@ -29,6 +29,7 @@ class Reply(msgspec.Struct, frozen=True):
     error: dict[str, Any] | None = None
     cut_after: int | None = None  # events, then the connection breaks
     end_after: int | None = None  # events, then the body ends as if all were said
+    then: bytes = b""  # what is sent in place of the events behind `end_after`
     pause_before: tuple[int, float] | None = None  # (event, seconds)
     raw: bytes | None = None  # a body of its own making
     never: bool = False
@@ -116,8 +117,7 @@ class Server:
             return False
         if reply.status != 200:
             return _whole(writer, reply.status, reply.headers, json.dumps(reply.error or {}).encode())
-        events = list(_openai_events(reply) if openai else _anthropic_events(reply))
-        return await self._stream(reply, events, reader, writer)
+        return await self._stream(reply, events(reply, "openai" if openai else "anthropic"), reader, writer)
 
     async def _stream(self, reply: Reply, events: list[bytes], reader: Any, writer: asyncio.StreamWriter) -> bool:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -133,9 +133,12 @@ class Server:
                     writer.transport.abort()
                     return False
                 if number == reply.end_after:
+                    event = reply.then
+                if event:
+                    writer.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
+                    await writer.drain()
+                if number == reply.end_after:
                     break
-                writer.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
-                await writer.drain()
             writer.write(b"0\r\n\r\n")
             await writer.drain()
             return False
@@ -193,6 +196,11 @@ def _whole(writer: asyncio.StreamWriter, status: int, headers: Any, body: bytes)
         + body
     )
     return True
+
+
+def events(reply: Reply, wire: str) -> list[bytes]:
+    """The whole answer as its protocol sends it, event by event."""
+    return list(_openai_events(reply) if wire == "openai" else _anthropic_events(reply))
 
 
 def _openai_events(reply: Reply) -> Iterator[bytes]:

@@ -211,7 +211,7 @@ async def test_restoring_has_conditions(ledger: Ledger, clock: ManualClock) -> N
         with pytest.raises(Problem):
             await session.restore_facts(**arguments)
     await session.fact_feedback("f0", "reject")
-    session.warm.facts[0].hash = bytes(32)
+    session.warm.facts[0].digest = bytes(32)
     with pytest.raises(Problem) as caught:
         await session.restore_facts(["f0"])
     assert caught.value.as_crp()["code"] == 1031

@@ -86,6 +86,7 @@ def test_a_page_is_what_a_reader_sees_of_it() -> None:
 def test_tables_in_tables_and_tags_that_are_never_closed_lose_nothing() -> None:
     text = hypertext.text_of(b"<table><tr><td>one<table><tr><td>two</table>three<tr><td>four<p>five")
     assert text == "| one two three |\n|---|\n| four five |\n"
+    assert hypertext.text_of(b"<p>one <![odd>two <![CDATA[three]]> four").split() == ["one", "two", "four"]
     assert hypertext.text_of(b"</table></li></pre></h1>still <li>here").split("\n\n") == ["still", "- here\n"]
 
 

@@ -166,7 +166,7 @@ async def _found_again(
 async def test_c6_every_fact_is_found_by_its_own_words_and_its_offsets_point_at_it(
     ledger: Ledger, clock: ManualClock
 ) -> None:
-    facts, missed = await _found_again(ledger, clock, 45)
+    facts, missed = await _found_again(ledger, clock, 45, slice(None, None, 5))
     assert facts > 1000
     assert missed == []
 

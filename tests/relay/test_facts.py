@@ -24,7 +24,7 @@ async def test_f2_a_changed_fact_is_quarantined_and_never_shown(ledger: Ledger, 
     model = Pieces(["Fine."])
     session = await make_relay(ledger, clock, model).init("one")
     await session.ingest("The safe code is 1234.\n\nThe safe stands in the office.", "safe")
-    session.warm.facts[0].hash = bytes(32)
+    session.warm.facts[0].digest = bytes(32)
     preview = await session.preview_envelope("", "Where is the safe and what is its code?")
     assert "1234" not in preview.envelope_text
     reply = await session.dispatch("", "Where is the safe and what is its code?")

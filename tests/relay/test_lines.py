@@ -88,7 +88,7 @@ async def test_the_reasons_name_words_neighbours_speaker_and_date(ledger: Ledger
     found = await session.explain("What did the doctor tell Mara in March about sport?", top_k=10)
     why = {fact.text: reason for fact, reason in found}["Mara: Nothing torn. Six weeks without sport."]
     assert set(why.words) == {"Mara", "March", "sport"}
-    assert [(item.fact_id, set(item.words)) for item in why.lent] == [("f1", {"doctor"})]
+    assert [(item.fact_id, set(item.words)) for item in why.lent] == [("f1", {"doctor"}), ("f2", {"say for tell"})]
     assert why.speaker == "Mara"
     assert why.dates == ["03"]
     assert why.meaning is None

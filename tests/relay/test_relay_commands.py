@@ -13,17 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests import forked
+
 from .test_documents import pdf_of
 
 
 def forestay(folder: Path, *arguments: str, expect: int = 0, **environ: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "forestay.cli.main", "relay", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environ},
-    )
+    done = forked.forestay(folder, "relay", *arguments, environ={**os.environ, **environ})
     assert done.returncode == expect, (arguments, done.stdout, done.stderr)
     return done.stdout
 

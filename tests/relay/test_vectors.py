@@ -22,7 +22,7 @@ from tests.relay.test_compact import warm_of
 
 
 class Meanings:
-    """Knows that a lubricant is an oil: texts about either are alike, all others are not."""
+    """Knows that an unguent is an oil, as no thesaurus here does: texts about either are alike, all others are not."""
 
     name = "meanings"
     dimension = 3
@@ -33,8 +33,7 @@ class Meanings:
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         self.texts += texts
         return [
-            [1.0, 0.0, 0.0] if "oil" in text.lower() or "lubricant" in text.lower() else [0.0, 1.0, 0.0]
-            for text in texts
+            [1.0, 0.0, 0.0] if "oil" in text.lower() or "unguent" in text.lower() else [0.0, 1.0, 0.0] for text in texts
         ]
 
 
@@ -53,13 +52,13 @@ async def test_what_shares_no_word_is_found_by_its_meaning(tmp_path: Path, clock
             session = await relay.init("app")
             await session.ingest(TEXT, "manual.md")
             await session.ingest(many, "many.md")
-            preview = await session.preview_envelope("", "Which lubricant suits?")
+            preview = await session.preview_envelope("", "Which unguent suits?")
             assert ("Use castor oil." in preview.envelope_text) is wanted
-            reply = await session.dispatch("", "Which lubricant suits?")
+            reply = await session.dispatch("", "Which unguent suits?")
             sent = session.model.calls[0][-1].content  # type: ignore[attr-defined]
             assert sent.startswith(preview.envelope_text), "P4 holds with vectors"
             assert reply.output == "Castor oil."
-            found = await session.facts("lubricant", top_k=1)
+            found = await session.facts("unguent", top_k=1)
             assert ([fact.text for fact, _ in found] == ["Use castor oil."]) is wanted
 
 
@@ -126,8 +125,8 @@ async def test_a_reset_forgets_rows_and_a_close_deletes_them(tmp_path: Path, clo
         await session.ingest(TEXT, "manual.md")
         await session.facts("oil")
         await session.reset_session()
-        await session.ingest("The lubricant is new.", "new.md")
-        assert [fact.text for fact, _ in await session.facts("oil")] == ["The lubricant is new."]
+        await session.ingest("The unguent is new.", "new.md")
+        assert [fact.text for fact, _ in await session.facts("oil")] == ["The unguent is new."]
         assert session.vectors is not None and len(session.vectors) == 1
         file = tmp_path / "l.db.vectors" / session.id
         assert file.stat().st_mode & 0o777 == 0o600
@@ -141,7 +140,7 @@ async def test_the_context_tool_finds_by_meaning_too() -> None:
     warm = warm_of([["Use castor oil.", "Keep the cover closed."]], ("ingest",))
     vectors = Vectors(Meanings())
     await vectors.catch_up(warm.facts)
-    call = ToolCall("1", "crp_retrieve_context", {"query": "lubricant", "limit": 1})
+    call = ToolCall("1", "crp_retrieve_context", {"query": "unguent", "limit": 1})
     assert "castor" in Toolbox(warm, (), vectors).call(call)
     assert "castor" not in Toolbox(warm).call(call)
 

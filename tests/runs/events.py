@@ -52,13 +52,29 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "workflow.loopback-limit": {"nodeId": str, "iterations": int},
     "cap.breached": {"kind": str, "limit": int, "observed": int},
     "lease.acquired": {"leaseId": str, "host": str},
+    "core.workflowChain.confidence-escalated": {
+        "confidence": float,
+        "floor": float,
+        "escalationKind": str,
+        "parentRunId": str,
+    },
+    "model.capability.insufficient": {"nodeId": str, "provider": str, "model": str, "missingCapabilities": list},
+    "core.workflowChain.event": {"phase": str, "workerId": str, "parentRunId": str},
     "replay.diverged": {"sourceRunId": str, "atSequence": int},
     "version.pinned": {"changeId": str, "version": int},
     "provider.usage": {"provider": str, "model": str, "inputTokens": int, "outputTokens": int},
+    "memory.written": {"memoryRef": str, "memoryId": str, "nodeId": str},
+    "agent.promptResolved": {"nodeId": str, "kind": str, "chain": list, "resolved": str},
+    "prompt.composed": {"nodeId": str, "refs": list, "kind": str, "hash": str},
+    "tool.session.opened": {"sessionId": str, "toolId": str},
+    "tool.session.closed": {"sessionId": str, "toolId": str, "outcome": str},
     "agent.reasoned": {"agentId": str, "reasoning": str},
     "agent.reasoning.delta": {"agentId": str, "delta": str, "sequence": int},
     "agent.toolCalled": {"agentId": str, "toolName": str, "callId": str},
     "agent.toolReturned": {"agentId": str, "toolName": str, "callId": str},
+    "egress.decided": {"decision": str, "destination": str},
+    "connector.authorized": {"provider": str, "credentialRef": str},
+    "connector.auth_expired": {"provider": str, "credentialRef": str},
     "agent.handoff": {"fromAgentId": str, "toAgentId": str},
     "agent.decided": {"agentId": str, "decision": object},
     "runOrchestrator.decided": {"agentId": str, "decision": dict},
@@ -74,6 +90,23 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     },
     "envelope.recovery.applied": {"nodeId": str, "path": str},
     "envelope.nlToFormat.engaged": {"nodeId": str, "originalEnvelopeType": str},
+    "agent.invocation.started": {"agentId": str, "source": str},
+    "agent.invocation.completed": {"agentId": str, "outcome": str},
+    "authorization.decided": {"principal": str, "action": str, "allowed": bool},
+    "deployment.promoted": {"agentId": str, "toVersion": str, "toState": str},
+    "deployment.rolled-back": {"agentId": str, "fromVersion": str, "toVersion": str},
+    "deployment.canary.adjusted": {"agentId": str, "version": str, "fromPercent": int, "toPercent": int},
+    "deployment.state.changed": {"agentId": str, "version": str, "fromState": str, "toState": str},
+    "eval.started": {"suiteId": str, "taskCount": int},
+    "eval.scored": {"taskId": str, "score": (int, float)},
+    "eval.completed": {"taskCount": int, "passed": bool},
+    "budget.reserved": {"effectiveBudget": dict},
+    "budget.consumed": {"dimension": str, "consumed": (int, float)},
+    "budget.threshold.crossed": {"dimension": str},
+    "budget.exhausted": {"dimension": str},
+    "roster.run.initiated": {"rosterId": str},
+    "trigger.delivery.attempted": {"subscriptionId": str, "attempt": int, "outcome": str},
+    "forestay.relay.answered": {"nodeId": str},
     "forestay.clock.jumped": {"byMs": int},
     "forestay.pause.requested": {"drainPolicy": str},
     "forestay.timer.set": {"nodeId": str, "key": str, "dueAt": int},
@@ -106,11 +139,25 @@ def check_events(events: list[RunEvent]) -> None:
             validator.validate(event.payload)
 
 
+def check_document(name: str, document: Any) -> None:
+    """The document validates against the contract's schema of that name, where it is at hand."""
+    if not (CONTRACT / "schemas").is_dir():
+        return
+    schema = json.loads((CONTRACT / "schemas" / f"{name}.schema.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator({"$ref": schema["$id"]}, registry=_registry()).validate(document)
+
+
+def _registry() -> Any:
+    from referencing import Registry, Resource
+
+    return Registry().with_resources([(uri, Resource.from_contents(item)) for uri, item in _schemas().items()])
+
+
 @cache
 def _contract(event_type: str) -> Any:
     if not (CONTRACT / "schemas").is_dir() or event_type.startswith("forestay."):
         return None
-    name = re.sub(r"[.-]([a-zA-Z])", lambda m: m.group(1).upper(), event_type)
+    name = re.sub(r"[._-]([a-zA-Z])", lambda m: m.group(1).upper(), event_type)
     name = {"leaseAcquired": "leaseLifecycle"}.get(name, name)
     schemas = _schemas()
     root = next(
@@ -119,10 +166,7 @@ def _contract(event_type: str) -> Any:
         if item["title"].startswith("RunEventPayload") or "runStarted" in item.get("$defs", {})
     )
     assert name in root["$defs"], f"the contract has no {name}"
-    from referencing import Registry, Resource
-
-    registry: Any = Registry().with_resources([(uri, Resource.from_contents(item)) for uri, item in schemas.items()])
-    return jsonschema.Draft202012Validator({"$ref": f"{root['$id']}#/$defs/{name}"}, registry=registry)
+    return jsonschema.Draft202012Validator({"$ref": f"{root['$id']}#/$defs/{name}"}, registry=_registry())
 
 
 @cache

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from forestay.kernel import Ids, Ledger, SystemClock, SystemRandomness
-from forestay.runs import Runs, projections, standard_registry
+from forestay.runs import QUEUE, Runs, projections, standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
 
 
@@ -33,8 +33,7 @@ def open_runs(ledger: Ledger, name: str, *, room: int | None = None) -> Runs:
         randomness=randomness,
         secret=b"s" * 32,
         nodes=registry(name),
-        instance=name,
-        shared=True,
+        workers=ledger.workers(name, QUEUE),
         room=room,
     )
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from forestay.kernel import Problem
 from forestay.runs import Step, Workflow, workflow
 from forestay.runs.nodes.registry import NodeContext, custom_types, declaring, node
 from forestay.runs.types import CreateRun
+from tests.forked import forestay
 
 
 def edges(found: Workflow) -> list[tuple[str, str]]:
@@ -175,10 +174,7 @@ def test_the_command_stores_and_checks_what_a_module_declares(tmp_path: Path) ->
     )
 
     def command(*words: str) -> Any:
-        done = subprocess.run(
-            [sys.executable, "-m", "forestay", *words, "--json"],
-            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+        done = forestay(tmp_path, *words, "--json")
         return json.loads(done.stdout or done.stderr.splitlines()[-1])
 
     assert command("workflow", "check", "shop:order")["result"]["results"][0]["valid"]

@@ -36,7 +36,7 @@ async def test_cancel_stops_the_run_its_node_and_its_children(host: Host) -> Non
         assert last.payload["parentRunId"] == run_id
         with pytest.raises(Problem) as refused:
             await runs.resolve_by_token(token, {"resumeValue": {"action": "accept"}})
-        assert refused.value.row.http == 422
+        assert refused.value.key == "interrupt_expired"  # withdrawn with its parent
         assert (await runs.cancel(run_id, "acme")).status == "cancelled", "cancelling twice answers the status"
 
 
@@ -88,6 +88,29 @@ async def test_w21_a_parent_with_work_of_its_own_is_running(host: Host) -> None:
         await runs.resolve_by_node(inner, "ask", "acme", {"resumeValue": {"action": "accept"}}, "ann")
         assert (await finish(runs, run_id)).status == "completed"
         assert await runs.count_runs("acme") == {"completed": 2}
+
+
+async def test_w21_a_run_that_ends_while_it_is_read_is_shown_as_of_one_moment(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with host() as runs:
+        wait = node("wait", "core.delay", config={"delayMs": 60_000})
+        await runs.put_workflow(workflow("inner", [wait]), tenant=None)
+        nodes = [node("a", "core.map", config={"workflowId": "inner", "items": [1]})]
+        run_id = await start(runs, workflow("w", nodes))
+        await asyncio.sleep(1)
+        look = runs._creation.status
+
+        async def late(asked: str) -> Any:
+            await finish(runs, run_id)
+            return await look(asked)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(runs._creation, "status", late)
+            shown = await runs.get_run(run_id, "acme")
+        assert (shown.status, shown.outputs) == ("running", None)
+        shown = await runs.get_run(run_id, "acme")
+        assert (shown.status, (shown.outputs or {})["count"]) == ("completed", 1)
 
 
 async def test_a_map_keeps_the_order_and_the_limit(host: Host) -> None:

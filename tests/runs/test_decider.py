@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forestay.kernel import ManualClock
+from forestay.runs.commands import Signal
 from forestay.runs.decider import decide
 from forestay.runs.definition import read_workflow
 from forestay.runs.evolve import evolve, fold
 from forestay.runs.plan import compile_plan
-from forestay.runs.state import Event, RunState, new_state
+from forestay.runs.state import MAX_HEARD, Event, RunState, new_state
 from forestay.runs.types import Limits
 from tests.runs.documents import edge, node, when, workflow
 
@@ -276,3 +278,20 @@ def test_disabled_nodes_are_skipped_and_skipping_propagates() -> None:
     sim.end("c", {})
     assert sim.nodes("node.skipped") == ["a", "b"]
     assert sim.state.ended == "completed"
+
+
+def test_w4_a_run_hears_a_signal_with_an_id_once_and_remembers_so_many_ids() -> None:
+    sim, clock = Sim(workflow("w", [node("a")], [])), ManualClock()
+
+    def hear(id: str) -> int:
+        events = Signal("s", id=id).make(sim.state, clock).events
+        for event in events:
+            evolve(sim.state, event)
+        sim.state.signals.clear()  # a node takes each
+        return len(events)
+
+    assert [hear(f"sig_{number}") for number in range(MAX_HEARD)] == [1] * MAX_HEARD
+    assert hear("sig_0") == 0
+    assert hear("one more") == 1
+    assert len(sim.state.heard) == MAX_HEARD
+    assert (hear("sig_1"), hear("sig_0")) == (0, 1)

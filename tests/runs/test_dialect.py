@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from forestay.governance import Reservation, Short, fit
+from forestay.governance import Claim, Short, fit
 from forestay.host import Host
 from forestay.kernel import ManualClock, Record
+from forestay.runs.digests import SORTS
 from forestay.runs.schedules import ScheduleSpec
 from forestay.runs.types import CreateRun, ForkRequest, RunFilter
 from tests.kernel.ledger.on_postgres import built, empty_schema
@@ -35,7 +36,7 @@ def postgres() -> Iterator[Any]:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock(threshold=0.1)
+    return ManualClock(threshold=0.02)
 
 
 async def play(host: Host, receiver: Any) -> None:
@@ -63,11 +64,19 @@ async def play(host: Host, receiver: Any) -> None:
             break
     await host.schedules.update(schedules[1].schedule_id, TENANT, spec)
     limits: dict[str, Any] = {"run/x": {"tokens": 9}}
+    book = host.budgets.book
+
+    def claim(run_id: str, id: str, **more: Any) -> Claim:
+        two: dict[Any, int] = {"tokens": 2}
+        fitting: dict[str, Any] = {"limits": limits, "reserve": lambda found: fit(found, two), **more}
+        return Claim(id=id, tenant=TENANT, run_id=run_id, **fitting)
+
     for number, id in enumerate((run_id, waits.run_id)):
-        held = await host.budgets.hold(TENANT, id, f"hold-{number}", limits, lambda found: fit(found, {"tokens": 2}))
+        held = await book.hold(claim(id, f"hold-{number}"))
         assert not isinstance(held, Short)
         if number == 0:
-            await host.budgets.settle(held, {"tokens": 1})
+            book.settle(held, {"tokens": 1})
+            await book.hold(claim(id, "charge", once=True))
     session = await host.relay.init("app")
     await session.ingest("The Aurora lies at berth 7.", "note")
     await (await host.relay.init("other")).close()
@@ -75,7 +84,7 @@ async def play(host: Host, receiver: Any) -> None:
     asks = CreateRun(workflow_id="forestay-ask", inputs={"question": "Where is the Aurora?"}, configurable=budget)
     run_id = (await host.runs.create_run(asks, TENANT)).run_id
     await host.runs.wait(run_id, TENANT)
-    await host.budgets.hold(TENANT, run_id, "held", {"project": {"tokens": 9}}, lambda _: Reservation({"tokens": 5}))
+    await book.hold(claim(run_id, "held", limits={"project": {"tokens": 9}}))
     await host.budgets.standings(TENANT)
     await host.sessions.fork((await host.sessions.create(TENANT, "talk")).id, tenant=TENANT)
     await host.sessions.list(TENANT)
@@ -84,6 +93,12 @@ async def play(host: Host, receiver: Any) -> None:
     assert twice[0].delivery_id == twice[1].delivery_id
     await host.triggers.deliver_due()
     await host.triggers.deliveries(TENANT)
+    for number, expires in enumerate((None, 10**15)):
+        await host.memories.put(TENANT, "notes", f"The Aurora lies at berth {number}.", expires_ms=expires)
+    gone = await host.memories.put(TENANT, "notes", "Forget this.")
+    await host.memories.forget(TENANT, gone.memory_id)
+    assert len(await host.memories.search(TENANT, "Where does the Aurora lie?")) == 2
+    await host.memories.sweep()
 
 
 async def ask(host: Host) -> None:
@@ -94,6 +109,10 @@ async def ask(host: Host) -> None:
     page = await host.runs.list_runs(RunFilter(), TENANT, limit=1)
     await host.runs.list_runs(RunFilter(workflow_id="small", parent_run_id="x"), TENANT, page.next_cursor)
     await host.runs.count_runs(TENANT)
+    await host.runs.count_questions(TENANT)
+    for sort in SORTS:
+        assert (await host.runs.search(TENANT, filters, "blue", sort=sort)).total == 1
+    assert sum(span.runs for span in await host.runs.trend(TENANT, 0, 10**12, 10)) > 5
     await finish(host, "large")
     await host.runs._engine._sweep()
     for webhook in await host.webhooks.subscriptions(TENANT):
@@ -104,6 +123,7 @@ async def ask(host: Host) -> None:
     await host.relay.sessions("app")
 
 
+@pytest.mark.sweep
 async def test_a_host_works_on_postgresql_and_finds_everything_again(tmp_path: Path, clock: ManualClock) -> None:
     address = new_ledger()
     async with receiving() as receiver:

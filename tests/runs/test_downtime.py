@@ -18,6 +18,7 @@ from forestay.runs.service import Runs
 from forestay.runs.types import TERMINAL, RunSnapshot
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, workflow
+from tests.runs.events import check_events
 from tests.runs.patient import PatientClock
 
 Document = dict[str, Any]
@@ -115,6 +116,25 @@ async def test_w16_retry_pauses_grow_from_when_they_were_due(
     document = chain(work("a", 0, fails=3, retry=retry), timeout=timeout)
     run = await ends(host, clock, document, killed=0.5, back=back, nodes=works.types())
     assert (run.error.code if run.error else None) == outcome
+
+
+async def test_t2_a_service_that_fails_after_a_break_is_left_in_peace_between_attempts(
+    host: Host, clock: PatientClock
+) -> None:
+    """The break is longer than all pauses together: by the run's own time every attempt would be made at once."""
+    registry, moments = standard_registry(custom=False), list[int]()
+
+    @registry.node("test.ask")
+    async def ask(ctx: Any) -> dict[str, Any]:
+        moments.append(clock.now_ms())
+        if ctx.attempt < 5:
+            raise NodeError("busy", "not yet")
+        return {}
+
+    retry = {"maxAttempts": 5, "initialDelayMs": 1000, "backoff": "fixed"}
+    document = chain(delay("wait", 2000), node("a", "test.ask", settings={"retry": retry}))
+    run = await ends(host, clock, document, killed=0.5, back=600, nodes=registry)
+    assert run.status == "completed" and [b - a for a, b in pairwise(moments)] == [1000] * 4
 
 
 @pytest.mark.parametrize("back", [6.0, 600.0])
@@ -225,6 +245,7 @@ class TestJump:
             clock.skew_ms = 3_600_000
             run = await finish(runs, run_id)
             told = "forestay.clock.jumped" in await kinds(runs, run_id)
+            check_events(await runs.events(run_id, "acme"))
         assert (run.error.code if run.error else None) == outcome
         assert told == (nodes[0]["typeId"] == "test.work"), "a run that only waits has nothing to tell"
 

@@ -14,6 +14,7 @@ from forestay.runs.nodes.registry import NodeError, NodeRegistry
 from forestay.runs.types import RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
+from tests.runs.events import check_events
 
 
 def registry() -> NodeRegistry:
@@ -146,6 +147,28 @@ async def test_signals_wake_a_waiting_node_and_are_kept_for_a_later_one(host: Ho
         assert refused.value.row.http == 409
 
 
+async def test_who_asked_is_answered_though_the_run_was_let_go_meanwhile(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with host(nodes=registry()) as runs:
+        run_id = await start(runs, workflow("w", [node("gate", "core.approvalGate", config={"title": "?"})]))
+        await waiting(runs, run_id, "approval.requested")
+        actor, ledger = runs._engine.actor(run_id), runs._engine.ledger
+        assert actor is not None
+        commit = ledger.commit
+
+        async def let_go(*appends: Any) -> Any:
+            records = await commit(*appends)
+            actor.close()
+            return records
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger, "commit", let_go)
+            async with asyncio.timeout(60):
+                await runs.signal(run_id, "acme", "go", {})
+        assert "forestay.signal.received" in await kinds(runs, run_id)
+
+
 async def test_queries_read_the_state_by_expression(host: Host) -> None:
     async with host() as runs:
         document = workflow(
@@ -260,6 +283,7 @@ async def test_a_version_is_pinned_for_the_life_of_the_run(host: Host) -> None:
         events = await runs.events(run_id, "acme")
         assert [e.payload["message"] for e in events if e.type == "log.appended"] == ["once", "after"]
         assert [e.type for e in events].count("version.pinned") == 1
+        check_events(events)
 
 
 async def test_clarifications_are_limited(host: Host) -> None:

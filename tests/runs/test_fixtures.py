@@ -1,8 +1,7 @@
 """The contract's workflow fixtures that this host does not list, with what each waits for.
 
-Those that it lists are driven over HTTP in tests/contracts/openwop/test_fixtures.py. Here stand the two node types
-whose fixtures need something that a host alone does not have, a model that decides and an MCP server: played by
-doubles, which shows what the nodes do and claims nothing of a fixture.
+Those that it lists are driven over HTTP in tests/contracts/openwop/test_fixtures.py. Here stand two node types with
+doubles for a model that decides and for an MCP server, which shows what the nodes do and claims nothing of a fixture.
 """
 
 from __future__ import annotations
@@ -31,34 +30,8 @@ needs_contract = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the contract'
 
 # What a fixture that is not listed waits for, by its id.
 WAITS = {
-    "conformance-a2a-task-roundtrip": "core.a2a.invoke (A2A peers)",
     "conformance-agent-channel-dispatch": "an agent bound to `core.identity`; here `core.agent` runs agents",
-    "conformance-agent-memory-cross-tenant": "memory",
-    "conformance-agent-memory-redaction": "memory and secrets",
-    "conformance-agent-memory-roundtrip": "memory",
-    "conformance-agent-memory-ttl": "memory",
-    "conformance-agent-pack-export": "packs",
-    "conformance-agent-pack-handoff-schema-validation": "packs from a registry",
-    "conformance-agent-pack-install": "packs",
-    "conformance-agent-pack-provenance": "packs",
-    "conformance-dispatch-loop": "a model that decides: its supervisor has no plan, and the offline model makes none",
-    "conformance-interrupt-parent-child-cancel": "410 for an answer after cancelling; here it is 422 (W7)",
-    "conformance-interrupt-parent-child-cancel-child": "the same",
-    "conformance-mcp-tool-roundtrip": "MCP servers",
-    "conformance-model-capability-insufficient": "modelCapabilities: models that say what they can do",
-    "conformance-multi-agent-confidence-escalation": "multiAgent.executionModel",
-    "conformance-multi-agent-handoff": "multiAgent.executionModel",
-    "conformance-multi-agent-handoff-child": "multiAgent.executionModel",
     "conformance-phase4-replay-divergence": "a replay that asks the model again; ours never does",
-    "conformance-prompt-all-four-kinds": "prompt templates",
-    "conformance-prompt-end-to-end": "prompt templates",
-    "conformance-subworkflow-input-mapping-no-default": "a variable that stays unset; the child's default is taken",
-    "conformance-subworkflow-mid-run-mutation": "the test seam that changes a run's variables",
-    "conformance-subworkflow-mid-run-mutation-child": "the same",
-    "conformance-wasm-pack-memory-cap-breach": "WASM node packs",
-    "conformance-wasm-pack-roundtrip": "WASM node packs",
-    "openwop-smoke-byok-roundtrip": "secrets",
-    "openwop-smoke-cost-emit": "conformance.cost.emit (cost attributes on trace spans)",
 }
 
 
@@ -135,7 +108,7 @@ async def test_what_an_mcp_tool_says_is_untrusted(host: Host) -> None:
         await runs.put_workflow(workflow("mcp", call), tenant=None)
         run_id = (await runs.create_run(CreateRun(workflow_id="mcp"), "acme", "alice")).run_id
         run = await finish(runs, run_id)
-        text = {"type": "text", "text": "echo: probe"}
+        text = {"type": "text", "text": "mcp:*/echo: probe"}
         assert run.outputs == {"result": {"content": [text]}, "contentTrust": "untrusted"}
         events = await runs.events(run_id, "acme")
         check_events(events)

@@ -14,6 +14,7 @@ from forestay.runs.service import Runs
 from forestay.runs.types import ForkRequest, RunEvent, RunFilter
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, waiting, when, workflow
+from tests.runs.events import check_events
 
 MOCK = {"mockProvider": {"id": "stream-text", "config": {}}}
 
@@ -170,6 +171,7 @@ async def test_k4_a_replay_reports_code_that_does_something_else_now(host: Host)
         answer["v"] = 2
         forked = await runs.fork(run_id, "acme", ForkRequest(mode="replay"))
         events = await runs.events(forked.run_id, "acme")
+        check_events(events)
         told = [event.payload for event in events if event.type == "replay.diverged"]
         assert [(item["atSequence"], item["divergenceKind"]) for item in told] == [(2, "output")]
         assert forked.status == "completed", "informational: the run continues"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from forestay.kernel import Ids, Ledger, ManualClock, Problem, SeededRandomness
-from forestay.runs.idempotency import KEEP_MS, LEASE_MS, Claim, Idempotency, Reply, is_final
+from forestay.runs.idempotency import GRACE_MS, KEEP_MS, LEASE_MS, Claim, Idempotency, Reply, is_final
 
 DONE = Reply(201, b'{"runId":"r1"}', {"location": "/v1/runs/r1"})
 
@@ -120,6 +120,38 @@ async def test_k4_a_late_owner_does_not_overwrite_who_took_over(tmp_path: Path, 
         await late.settle(lost, Reply(201, b'"late"'))
         await taker.settle(taken, DONE)
         assert await begin(late) == DONE
+
+
+async def test_k4_the_claim_of_a_process_that_is_gone_does_not_wait_for_its_lease(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    living = {"a", "b"}
+
+    async def there() -> set[str]:
+        return living
+
+    async with Ledger.open(tmp_path / "ledger.db", clock=clock) as ledger:
+        dying = Idempotency(ledger, clock, Ids(clock), owner="a", key=b"k" * 32, living=there)
+        taker = Idempotency(ledger, clock, Ids(clock), owner="b", key=b"k" * 32, living=there)
+        lost = await claimed(dying)
+        clock.advance(GRACE_MS / 1000)
+        with pytest.raises(Problem, match="is being executed"):
+            await begin(taker)
+        living.remove("a")
+        assert (await claimed(taker)).reserved == lost.reserved
+
+
+async def test_k4_a_process_that_has_just_begun_is_not_taken_for_gone(tmp_path: Path, clock: ManualClock) -> None:
+    async def nobody() -> set[str]:
+        return set()
+
+    async with Ledger.open(tmp_path / "ledger.db", clock=clock) as ledger:
+        young = Idempotency(ledger, clock, Ids(clock), owner="a", key=b"k" * 32, living=nobody)
+        other = Idempotency(ledger, clock, Ids(clock), owner="b", key=b"k" * 32, living=nobody)
+        await claimed(young)
+        clock.advance(GRACE_MS / 1000 - 0.001)
+        with pytest.raises(Problem, match="is being executed"):
+            await begin(other)
 
 
 async def test_tenants_and_keys_are_apart(tmp_path: Path, clock: ManualClock) -> None:

@@ -12,6 +12,7 @@ from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, kinds, node, start, waiting, workflow
+from tests.runs.events import check_events
 
 
 def registry() -> NodeRegistry:
@@ -54,6 +55,7 @@ async def test_w17_a_pause_waits_for_the_node_under_way(host: Host, kind: str) -
             await runs.pause(run_id, "acme")
         await waiting(runs, run_id, "run.paused")
         events = await runs.events(run_id, "acme")
+        check_events(events)
         assert [event.type for event in events][-2:] == ["node.completed", "run.paused"]
         assert events[-1].payload == {"drainPolicy": "drain-current-node", "reason": "later"}
         assert (await runs.get_run(run_id, "acme")).status == "paused"

@@ -13,6 +13,7 @@ import pytest
 from forestay.kernel import Ids, Problem, Record, SeededRandomness
 from forestay.kernel.ledger.sqlite import SqliteLedger
 from forestay.runs.service import Runs, projections
+from tests.kernel.ledger.tampering import unlock
 from tests.runs.documents import finish, node, start, workflow
 from tests.runs.patient import PatientClock
 
@@ -35,6 +36,7 @@ def waits(name: str, ms: int) -> dict[str, Any]:
 def damage(folder: Path, run_id: str, payload: str) -> None:
     with sqlite3.connect(folder / "ledger.db") as db:
         stream = db.execute("SELECT id FROM streams WHERE name = ?", (f"run/{run_id}",)).fetchone()
+        unlock(db)
         db.execute("UPDATE records SET payload = ? WHERE stream = ? AND seq = 1", (payload.encode(), *stream))
     db.close()
 

@@ -7,11 +7,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+import msgspec
 import pytest
 
-from forestay.kernel import Draft, Ids, Ledger, Problem, SeededRandomness, SystemClock
-from forestay.runs.commands import Signal
-from forestay.runs.inbox import INBOX, Asked, Place
+from forestay.kernel import Draft, Ids, Ledger, Problem, Record, SeededRandomness, SystemClock
+from forestay.runs.commands import Command, Pause, Signal
+from forestay.runs.inbox import INBOX, Answer, Asked, Place
+from forestay.runs.leases import NOBODY, Carrier
+from forestay.runs.log import QUEUE
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.service import Runs, projections
 from forestay.runs.types import CreateRun
@@ -53,8 +56,7 @@ class Fleet:
             randomness=randomness,
             secret=b"s" * 32,
             nodes=registry,
-            instance=name,
-            shared=True,
+            workers=ledger.workers(name, QUEUE),
             room=room,
             sweep_seconds=0.05,
         )
@@ -170,10 +172,11 @@ async def test_g2_a_run_goes_on_elsewhere_when_its_owners_lease_ends(fleet: Flee
 async def test_g1_a_process_whose_lease_lapsed_lets_go_of_what_others_took(fleet: Fleet) -> None:
     a, b = await fleet.start("a"), await fleet.start("b")
     taken, kept = await begin(a), await begin(a)
-    fleet.change("until = clock_timestamp() - interval '1 ms'", "a")
-    await b.get_run(taken, TENANT)  # who looks at a run that nobody carries takes it up
     async with asyncio.timeout(20):
-        while taken in a._engine._actors or not await count(b, taken, "lease.acquired"):
+        while not await count(b, taken, "lease.acquired"):
+            fleet.change("until = clock_timestamp() - interval '1 ms'", "a")  # again, if it said that it lives
+            await b.get_run(taken, TENANT)  # who looks at a run that nobody carries takes it up
+        while taken in a._engine._actors:
             await asyncio.sleep(0.02)
     assert kept in a._engine._actors
     await a.resolve_by_node(taken, "gate", TENANT, YES, "ann")
@@ -232,6 +235,47 @@ async def test_i3_an_owner_that_comes_back_answers_what_it_was_asked(fleet: Flee
         await fleet.start("a")
         await asking
     assert await count(b, run_id, "forestay.signal.received") == 1
+
+
+@pytest.mark.parametrize("command", [Signal("hello"), Pause("immediate")], ids=["signal", "pause"])
+def test_i4_a_command_that_is_asked_twice_of_one_process_is_carried_out_once(command: Command) -> None:
+    """Who asks sees for a moment that the owner is another, and asks the same one again. That question is carried out
+    and answered after the task of the first one looked for an answer, and before it does what it was asked."""
+
+    async def play(fleet: Fleet) -> None:
+        a, b = await fleet.start("a"), await fleet.start("b")
+        run_id = await begin(a)
+        looks, carrier, looked = a._ledger.read, b._engine.leases.carrier, asyncio.Event()
+
+        async def lapsed(run_id: str, *, take: bool) -> Carrier:
+            if take:
+                return await carrier(run_id, take=take)
+            await looked.wait()
+            b._engine.leases.carrier = carrier  # type: ignore[method-assign]
+            return Carrier(NOBODY)
+
+        async def slow(stream: str, start: int = 0, limit: int | None = None, **options: Any) -> list[Record]:
+            found = await looks(stream, start, limit, **options)
+            if stream == INBOX + "a" and limit is None and not looked.is_set():  # for an answer
+                looked.set()
+                await asyncio.shield(asking)
+            return found
+
+        a._ledger.read = slow  # type: ignore[method-assign]
+        b._engine.leases.carrier = lapsed  # type: ignore[method-assign]
+        async with asyncio.timeout(20):
+            asking = asyncio.ensure_future(b._engine.inbox.ask(run_id, command))
+            assert await asking is None
+            while a._engine.inbox._under_way:
+                await asyncio.sleep(0.01)
+        happened = "forestay.signal.received" if isinstance(command, Signal) else "run.paused"
+        assert await count(b, run_id, happened) == 1
+        records = await b._ledger.read(INBOX + "a")
+        assert [record.type for record in records[:2]] == ["command.asked", "command.asked"]
+        answers = [msgspec.convert(record.attrs["answer"], Answer) for record in records[2:]]
+        assert answers == [Answer()] * 3, "each question its own, and the second the first's"
+
+    in_real_time(play)()
 
 
 @in_real_time

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.runs.decider import failed
+from forestay.runs.decider import cancel_run, failed, finish_failed
 from forestay.runs.evolve import fold
-from forestay.runs.spending import DIMENSIONS, ModelRule, cost_of, limits_of
+from forestay.runs.spending import DIMENSIONS, ModelRule, RunBudget, cost_of, exhaustion, limits_of, untold
 from forestay.runs.state import Event, new_state
 from tests.runs.documents import edge, node, workflow
 from tests.runs.test_decider import Sim
@@ -100,6 +100,40 @@ def test_b4_what_a_person_gave_holds_and_may_run_out_again() -> None:
     assert types(run, "budget.exhausted") == ["budget.exhausted"] * 2
 
 
+def consumed(run: Sim) -> list[float]:
+    return [event.payload["consumed"] for event in run.log if event.type == "budget.consumed"]
+
+
+def test_b2_small_changes_are_told_together_and_all_of_them_when_the_node_has_ended() -> None:
+    run = sim({"maxTokens": 1000})
+    for tokens, told in [(4, []), (5, []), (1, [10]), (9, [10]), (30, [10, 49]), (1, [10, 49])]:
+        run.take(usage(tokens))
+        run.quiet()
+        assert consumed(run) == told
+    run.end("a", {})
+    assert consumed(run) == [10, 49, 50]
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+def test_b2_what_was_used_is_told_before_the_run_ends(end: str) -> None:
+    run = sim({"maxTokens": 1000, "maxToolCalls": 1000})
+    run.take(usage(4))
+    run.quiet()
+    assert consumed(run) == []
+    error = {"code": "run_timeout", "message": "x"}
+    for event in cancel_run(run.state, 9) if end == "cancelled" else finish_failed(run.state, 9, error, None):
+        run.take(event)
+    assert types(run, "budget.consumed", "run.") == ["run.started", "budget.consumed", f"run.{end}"]
+    assert consumed(run) == [4]
+
+
+def test_b3_what_was_used_is_told_before_a_dimension_is_exhausted() -> None:
+    budget = RunBudget({"tokens": 1000}, used={"tokens": 4})
+    told = exhaustion(budget, "tokens")
+    assert [type for type, _ in told] == ["budget.consumed", "budget.exhausted", "cap.breached"]
+    assert untold(RunBudget({"tokens": 1000}, used={"tokens": 4}, exhausted={"tokens"})) == []
+
+
 _steps = st.one_of(
     st.tuples(st.just("provider.usage"), st.integers(0, 50), st.integers(0, 5000)),
     st.tuples(st.just("agent.toolCalled"), st.just(0), st.just(0)),
@@ -151,6 +185,12 @@ def test_b1_to_b3_against_a_plain_model(
             name for name, limit in ceilings.items() if used[name] and used[name] * 100 >= limit * percent
         }
     assert run.state.budget is not None
+    if run.state.ended is None:
+        run.end("a", {})
+        last = {event.payload["dimension"]: event.payload for event in run.log if event.type == "budget.consumed"}
+        assert {name: item["consumed"] for name, item in last.items()} == {
+            name: used[name] / 1e6 if name == "cost" else used[name] for name in ceilings if used[name]
+        }
     again = new_state("r", run.state.plan, run.state.limits)
     fold(again, run.log)
     assert again.budget == run.state.budget

@@ -76,7 +76,7 @@ def test_what_was_denied_once_is_denied_again_in_the_same_call(tmp_path: Path) -
         def run(self, call: Call, params: object) -> Output:
             for _ in range(2):
                 try:
-                    call.permit("read", "secret.txt")
+                    call.policy.permit("read", "secret.txt")
                     answers.append("allowed")
                 except Problem as problem:
                     answers.append(problem.key)

@@ -19,9 +19,11 @@ from tests.security.world import run
 
 SURFACES = {
     "openwop": lambda path: path.startswith("/v1/") or path in ("/healthz", "/readyz", "/metrics"),
-    "lafs": lambda path: path.startswith(("/host/", "/_lafs/")),
+    "lafs": lambda path: path.startswith(("/host/", "/_lafs/", "/forms/")),
     "crp": lambda path: path.startswith("/crp"),
     "a2a": lambda path: path.startswith(("/a2a", "/mcp", "/.well-known/")),
+    "openai": lambda path: path.startswith("/openai/"),
+    "anthropic": lambda path: path.startswith("/anthropic/"),
     "console": lambda path: True,
 }
 CRP_FIELDS = [
@@ -133,6 +135,10 @@ def check(answer: httpx.Response, what: Any) -> None:
         assert body["status"] == answer.status_code and body["title"], what
     elif surface == "crp":
         assert {"code", "message"} <= set(body.get("error", {}) if "jsonrpc" in body else body), (what, body)
+    elif surface == "openai":
+        assert {"message", "type", "code"} <= set(body["error"]) and body["error"]["message"], (what, body)
+    elif surface == "anthropic":
+        assert body["type"] == "error" and {"message", "type"} <= set(body["error"]), (what, body)
     elif surface == "a2a" and kind == "application/json":
         assert "error" in body or not valid_envelope(answer.content).success, what
     else:

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 
 from forestay.surface import Serving
-from tests.host.test_security_sweep import MARK as ACME
-from tests.host.test_security_sweep import furnish
+from tests.host.furnishing import MARK as ACME
+from tests.host.furnishing import furnish
 from tests.security.test_xss import crawl
 from tests.security.world import MARK, run
 
@@ -45,9 +45,15 @@ def test_a_tenant_that_knows_an_address_is_told_that_there_is_nothing(tmp_path: 
         _, key = await serving.services.keys.create("k", tenant="other")
         async with httpx.AsyncClient(base_url=serving.url, trust_env=False, timeout=30) as other:
             assert (await other.post("/login", data={"key": key})).status_code == 303
-            for path in paths:
+            for path in dict.fromkeys(map(_unasked, paths)):
                 answer = await other.get(path)
                 assert MARK not in answer.text, path
                 assert answer.status_code in (200, 403, 404), path
 
     run(tmp_path, story)
+
+
+def _unasked(path: str) -> str:
+    """The address without a query that holds the mark: a page may repeat what its visitor asked."""
+    page, _, query = path.partition("?")
+    return page if MARK in query else path

@@ -118,7 +118,7 @@ def test_runs_are_shown_as_text(seen: Terminal) -> None:
     }
     console = output.console()
     show_run(console, run)
-    show_list(console, {"runs": [run], "nextCursor": HOSTILE})
+    show_list(console, {"runs": [{**run, "title": HOSTILE, "tookMs": 5}], "total": 2})
     show_results(console, [{"runId": "r", "error": {"message": HOSTILE}}])
     event = {"sequence": 1, "timestamp": "2026-01-01T00:00:00Z", "type": HOSTILE, "nodeId": HOSTILE, "payload": {}}
     show_events(console, [event])

@@ -138,7 +138,7 @@ def test_g1_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
 def test_g1_the_second_request_of_a_connection_has_a_time_limit_too(tmp_path: Path) -> None:
     async def story(serving: Serving) -> None:
         async with raw(serving) as slow:
-            slow.say(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            slow.say(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b" 200 " in await slow.head()
             slow.say(b"GET /healthz HTTP/1.1\r\nHos")
             assert b"HTTP/1.1 408 " in await slow.hear()
@@ -149,7 +149,7 @@ def test_g1_the_second_request_of_a_connection_has_a_time_limit_too(tmp_path: Pa
 def test_keep_alive_ends(tmp_path: Path) -> None:
     async def story(serving: Serving) -> None:
         async with raw(serving) as kept:
-            kept.say(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            kept.say(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             said = await kept.hear()
             assert said.startswith(b"HTTP/1.1 200 ") and said.count(b"HTTP/1.1") == 1
 
@@ -160,7 +160,7 @@ def test_g2_a_body_that_does_not_come_is_408(tmp_path: Path) -> None:
     async def story(serving: Serving) -> None:
         key = serving.services.keys.lend()
         async with raw(serving) as slow:
-            head = f"POST /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Length: 50\r\n\r\n"
+            head = f"POST /v1/runs HTTP/1.1\r\nHost: [::1]\r\nAuthorization: Bearer {key}\r\nContent-Length: 50\r\n\r\n"
             slow.say(head.encode() + b"{")
             refusal(await slow.hear(), 408, "service_unavailable")
         await until(lambda: serving.services.load.active == 0)
@@ -172,7 +172,7 @@ def test_g2_a_body_that_does_not_come_is_408(tmp_path: Path) -> None:
 def test_g2_a_body_after_its_answer_ends_too(tmp_path: Path) -> None:
     async def story(serving: Serving) -> None:
         async with raw(serving) as slow:  # 401 needs no body; the rest never comes
-            slow.say(b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{")
+            slow.say(b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
             said = await slow.hear()
             assert said.startswith(b"HTTP/1.1 401 ")
         await until(lambda: serving.guard.open == 0)
@@ -193,7 +193,7 @@ def test_g2_a_body_after_its_answer_ends_too(tmp_path: Path) -> None:
 def test_g3_a_head_beyond_its_limits_is_431(tmp_path: Path, head: bytes) -> None:
     async def story(serving: Serving) -> None:
         async with raw(serving) as large:
-            large.say(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
+            large.say(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n")
             refusal(await large.hear(), 431, "validation_error")
         await healthy(serving)
 
@@ -204,7 +204,7 @@ def test_g3_an_address_beyond_its_limit_is_431(tmp_path: Path) -> None:
     async def story(serving: Serving) -> None:
         for target in (b"/" + b"a" * 5000, b"/healthz?" + b"q" * 5000):
             async with raw(serving) as large:
-                large.say(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+                large.say(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 refusal(await large.hear(), 431, "validation_error")
 
     run(tmp_path, story, header_bytes=4096)
@@ -229,7 +229,9 @@ def test_g3_a_body_beyond_the_servers_limit_is_413(tmp_path: Path, chunked: bool
         key = serving.services.keys.lend()
         length = "Transfer-Encoding: chunked" if chunked else "Content-Length: 100000"
         async with raw(serving) as large:
-            large.say(f"POST /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{length}\r\n\r\n".encode())
+            large.say(
+                f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n{length}\r\n\r\n".encode()
+            )
             for _ in range(4 if chunked else 0):
                 large.say(b"400\r\n" + b" " * 1024 + b"\r\n")
             refusal(await large.hear(), 413, "validation_error")
@@ -245,10 +247,10 @@ def test_g4_beyond_the_limit_of_connections_the_answer_is_503(tmp_path: Path, li
     async def story(serving: Serving) -> None:
         async with raw(serving) as first, raw(serving) as second:
             for held in (first, second):
-                held.say(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                held.say(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert b" 200 " in await held.head()
             async with raw(serving) as third:
-                third.say(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                third.say(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 said = await third.hear()
                 found = refusal(said, 503, "service_unavailable")
                 assert b"retry-after: 1\r\n" in said and found["details"]["retryAfter"] == 1
@@ -277,7 +279,7 @@ def test_g5_a_client_that_does_not_read_loses_its_connection(tmp_path: Path) -> 
         parts = urlsplit(serving.url)
         _, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1024)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        heads = b"GET /v1/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 200  # more than the sockets' buffers take
+        heads = b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200  # more than the sockets' buffers take
         writer.write(heads)
         await until(lambda: serving.guard.refused["unread"] == 1)
         await until(lambda: serving.guard.open == 0)
@@ -300,17 +302,17 @@ def test_bytes_that_are_no_http_are_refused_in_the_envelope(tmp_path: Path) -> N
     ("version", "headers"),
     [
         (b"HTTP/1.1", b""),
-        (b"HTTP/1.1", b"Host: a\r\nHost: b\r\n"),
+        (b"HTTP/1.1", b"Host: localhost\r\nHost: b\r\n"),
         (b"HTTP/1.1", b"Host: a b\r\n"),
         (b"HTTP/1.1", b"Host: a/b\r\n"),
-        (b"HTTP/2.0", b"Host: a\r\n"),
-        (b"HTTP/0.9", b"Host: a\r\n"),
-        (b"HTTP/1.1", b"Host: a\r\nTransfer-Encoding: gzip, chunked\r\n"),
-        (b"HTTP/1.1", b"Host: a\r\nTransfer-Encoding: identity\r\n"),
-        (b"HTTP/1.0", b"Host: a\r\nTransfer-Encoding: chunked\r\n"),
-        (b"HTTP/1.1", b"Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n"),
-        (b"HTTP/1.1", b"Host: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n"),
-        (b"HTTP/1.1", b"Host: a\r\nX: b\r\n folded\r\n"),
+        (b"HTTP/2.0", b"Host: localhost\r\n"),
+        (b"HTTP/0.9", b"Host: localhost\r\n"),
+        (b"HTTP/1.1", b"Host: localhost\r\nTransfer-Encoding: gzip, chunked\r\n"),
+        (b"HTTP/1.1", b"Host: localhost\r\nTransfer-Encoding: identity\r\n"),
+        (b"HTTP/1.0", b"Host: localhost\r\nTransfer-Encoding: chunked\r\n"),
+        (b"HTTP/1.1", b"Host: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n"),
+        (b"HTTP/1.1", b"Host: localhost\r\nContent-Length: 2\r\nContent-Length: 2\r\n"),
+        (b"HTTP/1.1", b"Host: localhost\r\nX: b\r\n folded\r\n"),
     ],
 )
 def test_g7_a_head_that_could_mean_two_things_is_refused(tmp_path: Path, version: bytes, headers: bytes) -> None:
@@ -332,8 +334,8 @@ def test_g7_an_old_request_needs_no_host(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
-UPGRADE = b"Host: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"
-NEXT = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+UPGRADE = b"Host: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"
+NEXT = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -404,7 +406,9 @@ def test_g8_a_client_that_is_still_sending_gets_its_answer(
 def test_g6_a_refused_client_that_never_ends_is_let_go(tmp_path: Path) -> None:
     async def story(serving: Serving) -> None:
         async with raw(serving) as endless:
-            endless.say(b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 90000000\r\n\r\n")
+            endless.say(
+                b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 90000000\r\n\r\n"
+            )
             said = await endless.head()
             assert said.startswith(b"HTTP/1.1 401 ")
             with contextlib.suppress(ConnectionError):

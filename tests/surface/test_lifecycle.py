@@ -7,8 +7,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ import httpx
 import pytest
 
 from tests.contracts.openwop.conftest import Api, LocalHost
+from tests.forked import PIPE, Forked
 from tests.runs.documents import node, workflow
 
 
@@ -31,23 +30,19 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
         made.stop()
 
 
-def up(data: Path, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+def up(data: Path, *options: str, **environment: str) -> Forked:
     known = {name: value for name, value in os.environ.items() if name != "FORESTAY_API_KEY"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "forestay.cli.main", "up", "--port", "0", "--data", str(data), "--json", *options],
-        env={**known, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    words = ["up", "--port", "0", "--data", str(data), "--json", *options]
+    return Forked(Path.cwd(), *words, environ={**known, **environment}, stderr=PIPE)
 
 
-def first_line(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+def first_line(process: Forked) -> dict[str, Any]:
     assert process.stdout is not None
     found: dict[str, Any] = json.loads(process.stdout.readline())
     return found
 
 
-def finish(process: subprocess.Popen[bytes]) -> int:
+def finish(process: Forked) -> int:
     process.terminate()
     process.communicate(timeout=30)
     return process.returncode
@@ -57,7 +52,7 @@ def answered(url: str, key: str) -> int:
     return httpx.get(f"{url}/v1/runs", headers={"Authorization": f"Bearer {key}"}, trust_env=False).status_code
 
 
-def everything_said(process: subprocess.Popen[bytes], line: dict[str, Any]) -> str:
+def everything_said(process: Forked, line: dict[str, Any]) -> str:
     """What a host printed from its first line to its end."""
     process.terminate()
     out, err = process.communicate(timeout=30)

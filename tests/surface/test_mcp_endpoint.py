@@ -44,6 +44,11 @@ def result(answer: Any) -> dict[str, Any]:
     return found
 
 
+def listed(answer: Any) -> list[dict[str, Any]]:
+    found: Any = result(answer)
+    return list(found)
+
+
 def limited(host: Served, *scopes: str) -> str:
     made = host.api.post("/host/v1/keys", json={"name": "limited", "scopes": list(scopes)})
     assert made.status_code in (200, 201), made.text
@@ -71,6 +76,50 @@ def test_an_unchanged_client_asks_starts_answers_and_cancels(host: Served) -> No
             await used.call_tool("cancel_run", {"runId": second["runId"]})
             shown = result(await used.call_tool("show_run", {"runId": second["runId"]}))
             assert shown["status"] in ("cancelled", "cancelling")
+
+    asyncio.run(story())
+
+
+def test_a_tool_of_the_host_is_called_through_its_gate(host: Served) -> None:
+    """`read` is allowed to everybody; `write` asks a person, and the question is answered over MCP too."""
+
+    async def story() -> None:
+        async with client(host) as used:
+            offered = {item["title"] for item in listed(await used.call_tool("list_tools", {}))}
+            assert {"read", "write"} <= offered
+            read = result(await used.call_tool("call_tool", {"tool": "read", "arguments": {"path": "note.md"}}))
+            assert read["status"] == "completed" and "opens at seven" in str(read["outputs"])
+            given = {"tool": "write", "arguments": {"path": "new.md", "content": "x"}, "waitSeconds": 30}
+            asked = result(await used.call_tool("call_tool", given))
+            assert [item["nodeId"] for item in asked["questions"]] == ["tool"]
+            answer = {"runId": asked["runId"], "nodeId": "tool", "value": {"action": "reject"}}
+            assert result(await used.call_tool("answer_run", answer))["status"] == "failed"
+            gone = result(await used.call_tool("call_tool", {"tool": "nothing"}))
+            assert gone["status"] == "failed" and "There is no tool nothing" in str(gone["error"])
+
+    asyncio.run(story())
+
+
+def test_a_conversation_is_held_in_a_session_and_its_words_come_as_they_are_said(host: Served) -> None:
+    async def story() -> None:
+        heard: list[str | None] = []
+
+        async def progress(_at: float, _total: float | None, message: str | None) -> None:
+            heard.append(message)
+
+        async with client(host) as used:
+            first = {"question": "When does the harbour open?", "sessionId": "new", "waitSeconds": 60}
+            begun = result(await used.call_tool("ask", first, progress_callback=progress))
+            answer = begun["outputs"]["output"]
+            assert "opens at seven" in answer and begun["sessionId"]
+            said = [text for text in heard if text is not None and "." not in text.partition(" ")[0]]
+            assert "".join(said) == answer, heard
+            more = {**first, "question": "What does the note say?", "sessionId": begun["sessionId"]}
+            again = result(await used.call_tool("ask", more))
+            assert again["sessionId"] == begun["sessionId"] and again["status"] == "completed"
+        shown = host.api.get(f"/host/v1/sessions/{begun['sessionId']}").json()["result"]
+        said = [item["message"]["role"] for item in shown["entries"] if item["type"] == "message"]
+        assert said.count("user") == 2 and said.count("assistant") >= 2
 
     asyncio.run(story())
 

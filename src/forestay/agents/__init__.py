@@ -8,12 +8,37 @@ if TYPE_CHECKING:
     from forestay.agents.agent import Agent, AgentResult
     from forestay.agents.asking import Direct
     from forestay.agents.catalogue import ASSISTANT, Catalogue, newest, no_agent
-    from forestay.agents.events import AgentEvent, Invocation
+    from forestay.agents.decide import CALLER
+    from forestay.agents.events import SYSTEM, AgentEvent, Invocation, arguments_hash
     from forestay.agents.history import AgentWork, read_work
     from forestay.agents.manifest import AgentManifest, load, parse
-    from forestay.agents.pack import PACK_SCHEMA, AgentPack, read_pack
+    from forestay.agents.pack import PACK_SCHEMA, AgentPack, exported, read_pack
     from forestay.agents.pi import from_pi, text_of
-    from forestay.agents.ports import Heard, Hooks, Memory, Quiet
+    from forestay.agents.ports import Heard, Hooks, Kept, Memory, Quiet, Transcript
+    from forestay.agents.prompt_chain import (
+        Observability,
+        PromptLayers,
+        Resolution,
+        ResolvedPrompt,
+        composed_view,
+        node_prompts,
+        prompt_events,
+        prompt_text,
+        prompts_by_kind,
+    )
+    from forestay.agents.prompt_template import (
+        KINDS,
+        LIBRARY,
+        MAX_TEMPLATE_BYTES,
+        SOURCES,
+        PromptKind,
+        PromptMeta,
+        PromptRef,
+        PromptTemplate,
+        compose,
+        read_ref,
+        read_template,
+    )
     from forestay.agents.transcript import aborted_entry, conversation
     from forestay.agents.versions import precedence
 

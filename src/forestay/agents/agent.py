@@ -17,7 +17,7 @@ from forestay.agents.stage import Stage
 from forestay.agents.steps import Confirm, Fail, Finish, Outcome, Record
 from forestay.agents.transcript import entries_of, failed_entry
 from forestay.kernel import Clock, Problem, SystemClock, mistakes
-from forestay.models import Usage
+from forestay.models import ToolCall, Usage
 from forestay.tools import Approvals, Effects, Gate, ToolSource
 
 
@@ -31,6 +31,8 @@ class AgentResult(msgspec.Struct, frozen=True):
     confidence: float | None = None
     turns: int = 0
     usage: Usage = Usage(0, 0)
+    calls: tuple[ToolCall, ...] = ()
+    """What the caller is to do with tools of its own, before it asks again."""
 
 
 class Agent:
@@ -108,13 +110,19 @@ class Agent:
             # Not an effect: nothing of this turn is on record, and the next life may get an answer.
             await tell_end(stage, state, failure.problem.key)
             await self._keep_failure(stage, state, failure.problem)
+            for event in narrator.closed("failed"):
+                yield event
             yield narrator.completed("failed", None, None)
             yield AgentResult("failed", problem=failure.problem, turns=state.turns, usage=state.usage)
             return
-        await end(stage, state, step)
+        kept = await end(stage, state, step)
+        if kept is not None:
+            yield narrator.remembered(kept)
         result = _result(state, step)
         if result.problem is not None:
             await self._keep_failure(stage, state, result.problem)
+        for event in narrator.closed(result.outcome):
+            yield event
         yield narrator.completed(result.outcome, result.validated, result.confidence)
         yield result
 
@@ -149,5 +157,12 @@ def _result(state: AgentState, step: Finish | Fail) -> AgentResult:
             step.outcome, problem=problem, validated=step.validated, turns=state.turns, usage=state.usage
         )
     return AgentResult(
-        step.outcome, step.output, None, step.validated, step.confidence, turns=state.turns, usage=state.usage
+        step.outcome,
+        step.output,
+        None,
+        step.validated,
+        step.confidence,
+        turns=state.turns,
+        usage=state.usage,
+        calls=step.calls,
     )

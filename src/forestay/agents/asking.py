@@ -13,7 +13,7 @@ from forestay.agents.ports import Heard
 from forestay.agents.stage import Stage
 from forestay.agents.steps import Answered
 from forestay.kernel import Problem
-from forestay.models import Completion, Message, Model, Params, ToolCall, ToolSpec, fold
+from forestay.models import Completion, Message, Model, Params, ToolCall, ToolSpec, Usage, fold
 from forestay.tools import Effects
 
 
@@ -62,16 +62,24 @@ async def call_model(stage: Stage, state: AgentState) -> Answered:
             raise ModelFailed(problem) from problem
 
     answer = await stage.model.once(key, ask)
-    return Answered(answer.text, _distinct(answer.tool_calls), answer.finish_reason, answer.usage)
+    asked = answer.asked or (answer.usage or Usage(0, 0),)
+    return Answered(answer.text, _distinct(answer.tool_calls), answer.finish_reason, answer.usage, asked)
 
 
 async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
     messages, params = await _prepared(stage, state)
-    await stage.tell_message(Message("assistant", ""), "message_start")
-    told, listens = "", stage.hooks.listens("message_update")
+    told, listens, responded = "", stage.hooks.listens("message_update"), False
+
+    async def respond() -> None:
+        nonlocal responded
+        if not responded:  # what a provider says in its headers stays with it
+            responded = True
+            await stage.tell("after_provider_response", status=200, headers={})
+            await stage.tell_message(Message("assistant", ""), "message_start")
 
     async def heard(text: str) -> None:
         nonlocal told
+        await respond()
         if listens and text:
             told += text
             change = {"type": "text_delta", "delta": text}
@@ -80,6 +88,7 @@ async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
             )
 
     answer = await stage.model.turn(key, messages, [tool.spec for tool in state.surface], params, heard)
+    await respond()
     await stage.tell_message(Message("assistant", answer.text, _distinct(answer.tool_calls)), "message_end")
     return answer
 
@@ -91,6 +100,9 @@ async def _prepared(stage: Stage, state: AgentState) -> tuple[list[Message], Par
         spoken = [message for message in messages if message.role != "system"]
         answer = await stage.tell("context", messages=[pi.to_pi(message) for message in spoken])
         messages = [message for message in messages if message.role == "system"] + _replaced(spoken, answer)
+    if stage.hooks.listens("context_with_system"):
+        answer = await stage.tell("context_with_system", messages=[pi.to_pi(message) for message in messages])
+        messages = _replaced(messages, answer)
     params = Params(max_tokens=stage.manifest.max_tokens, temperature=stage.manifest.temperature)
     if not stage.hooks.listens("before_provider_request"):
         return messages, params

@@ -6,6 +6,8 @@ A2  Every tool call of an answer is settled by exactly one Returned, in the orde
 A3  A tool that is not on the surface is never called (OpenWOP RFC 0077: the allowlist is always enforced).
 A4  The loop ends: turns and repairs are bounded.
 A5  An answer leaves the loop only when it fits the return schema.
+A6  A tool of the caller's own is never called here. When the host's own calls of an answer are settled, the loop ends
+    and hands the others over.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ from forestay.agents.steps import (
 from forestay.models import Message, ToolCall, Usage
 from forestay.tools import Tool
 
+CALLER = "caller"
+"""The source of tools that whoever started the invocation makes itself (A6)."""
 DEFAULT_THRESHOLD = 0.7  # OpenWOP RFC 0002 §F
 
 
@@ -69,6 +73,11 @@ class AgentState(msgspec.Struct, frozen=True):
 
     def tool(self, name: str) -> Tool | None:
         return next((tool for tool in self.surface if tool.name == name), None)
+
+    def is_callers(self, call: ToolCall) -> bool:
+        """Whether a call is the caller's to make (A6)."""
+        tool = self.tool(call.name)
+        return tool is not None and tool.source == CALLER
 
 
 def evolve(state: AgentState, record: Record) -> AgentState:
@@ -105,7 +114,7 @@ def _answered(state: AgentState, record: Answered) -> AgentState:
         messages=(*state.messages, Message("assistant", record.text, record.tool_calls)),
         turns=state.turns + 1,
         last=record,
-        waiting=record.tool_calls,
+        waiting=tuple(sorted(record.tool_calls, key=state.is_callers)),
         usage=Usage(state.usage.input_tokens + used.input_tokens, state.usage.output_tokens + used.output_tokens),
     )
 
@@ -115,6 +124,8 @@ def decide(state: AgentState) -> Step:
         return Begin()
     if state.handled:
         return Finish("", "handed-off")
+    if state.waiting and state.is_callers(state.waiting[0]):
+        return Finish(state.last.text if state.last is not None else "", "handed-off", calls=state.waiting)
     if state.waiting:
         return _settle(state, state.waiting[0])
     if state.last is None or state.last.tool_calls:

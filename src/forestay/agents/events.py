@@ -1,7 +1,9 @@
 """The events of one agent invocation, in OpenWOP's words and order (RFC 0077); a run's node appends them.
 
-Order: agent.invocation.started, agent.promptResolved, then for each turn provider.usage, agent.reasoned and a pair
-agent.toolCalled, agent.toolReturned for each call, then agent.decided, agent.invocation.completed.
+Order: agent.invocation.started, agent.promptResolved (and for a template prompt.composed), then for each turn
+provider.usage, agent.reasoned and a pair agent.toolCalled, agent.toolReturned for each call, then agent.decided,
+agent.invocation.completed. A tool's first call comes behind tool.session.opened; tool.session.closed comes before the
+invocation's end.
 
 Payloads carry identifiers, counts and hashes, never content: no prompt, no argument, no result. The text that a model
 writes before it calls tools appears only when the verbosity says so.
@@ -10,6 +12,7 @@ writes before it calls tools appears only when the verbosity says so.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -17,6 +20,8 @@ import rfc8785
 
 from forestay.agents.decide import AgentState
 from forestay.agents.manifest import AgentManifest
+from forestay.agents.ports import Kept
+from forestay.agents.prompt_chain import Observability, PromptLayers, ResolvedPrompt, prompt_events
 from forestay.agents.steps import (
     Answered,
     Begun,
@@ -38,6 +43,8 @@ from forestay.tools import Tool
 Source = Literal["workflow-node", "run-api", "chat-mention"]
 Verbosity = Literal["off", "summary", "full"]
 
+SYSTEM = "core.system"
+"""The principal of what nobody's key stands behind (RFC 0064)."""
 _SUMMARY_CHARACTERS = 1_000
 
 
@@ -49,6 +56,9 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     node_id: str
     source: Source = "workflow-node"
     channel: str | None = None  # the deployment channel that gave the agent's version (RFC 0082 §B)
+    prompts: tuple[ResolvedPrompt, ...] = ()  # those of the node, its agent, its workflow and the host (RFC 0029)
+    observability: Observability = "hashed"
+    principal: str = SYSTEM  # whom its tool calls are attributed to
 
 
 class AgentEvent(msgspec.Struct, frozen=True):
@@ -69,17 +79,19 @@ class Narrator:
         self._provider, _, name = model.partition(":")
         self._model = name or self._provider
         self._verbosity = verbosity
+        self._sessions: dict[str, str] = {}  # open ones, by the tool's id
 
     def told(self, state: AgentState, step: Step, record: Record) -> list[AgentEvent]:
         """What is said of a step that was performed in `state`."""
         match step, record:
             case _, Begun():
-                return [self._prompt_resolved()]
+                return list(self._prompts())
             case _, Answered():
-                used = [] if record.usage is None else [self._used(state.turns, record.usage)]
+                used = [self._used(state.turns, number, usage) for number, usage in enumerate(record.asked)]
                 return [*used, self._reasoned(state.turns, record)]
             case GateCall(call), Gated() if tool := state.tool(call.name):
-                return [self._tool_called(state.place, tool, record.arguments or call.arguments)]
+                called = self._tool_called(state.place, tool, record.arguments or call.arguments)
+                return [*self._opened(tool), called]
             case ((CallTool(call) | RefuseCall(call)), Returned()) if tool := state.tool(call.name):
                 return [self._tool_returned(state.place, tool, record)]
             case _:
@@ -100,28 +112,25 @@ class Narrator:
             **pin,
         )
 
-    def _prompt_resolved(self) -> AgentEvent:
-        """Which layer gave the system prompt: an agent's own, always, because nothing overrides an intrinsic one."""
-        version = hashlib.sha256(self._manifest.instructions.encode()).hexdigest()[:12]
-        ref = f"prompt:{self._manifest.agent_id}@sha256-{version}"
-        chain = [
-            {"layer": "node", "applied": False, "reason": "no candidate at this layer"},
-            {"layer": "agent-intrinsic", "source": ref, "applied": True},
-            {"layer": "workflow-defaults", "applied": False, "reason": "superseded by the agent's own prompt"},
-            {"layer": "host-defaults", "applied": False, "reason": "superseded by the agent's own prompt"},
-        ]
-        return self._event(
-            "agent.promptResolved", "prompt", nodeId=self._invocation.node_id, kind="system", chain=chain, resolved=ref
-        )
+    def _prompts(self) -> Iterator[AgentEvent]:
+        """Which layer gave each prompt: the agent's own system prompt, where nothing else was named."""
+        invocation, manifest = self._invocation, self._manifest
+        own = PromptLayers(intrinsic=manifest.prompt_ref).resolved()
+        prompts = invocation.prompts or [ResolvedPrompt(item) for item in own]
+        told = prompt_events(invocation.node_id, prompts, invocation.observability, manifest.agent_id)
+        for number, (type, payload) in enumerate(told):
+            yield AgentEvent(type, payload, f"{invocation.id}/prompt-{number}")
 
-    def _used(self, turn: int, usage: Usage) -> AgentEvent:
+    def _used(self, turn: int, number: int, usage: Usage) -> AgentEvent:
+        """What one call of the model used: one event for each (RFC 0026)."""
         payload = {
             "provider": self._provider,
             "model": self._model,
             "inputTokens": usage.input_tokens,
             "outputTokens": usage.output_tokens,
+            "nodeId": self._invocation.node_id,
         }
-        return AgentEvent("provider.usage", payload, f"{self._invocation.id}/turn-{turn}/usage")
+        return AgentEvent("provider.usage", payload, f"{self._invocation.id}/turn-{turn}/usage-{number}")
 
     def _reasoned(self, turn: int, answer: Answered) -> AgentEvent:
         """The text before a tool call is reasoning; the last answer is the result and stays out."""
@@ -137,7 +146,8 @@ class Narrator:
             f"{place}/called",
             toolName=tool.name,
             callId=f"{self._invocation.id}/{place}",
-            argsHash=_arguments_hash(arguments),
+            argsHash=arguments_hash(arguments),
+            principal=self._invocation.principal,
             transport=tool.transport,
         )
 
@@ -152,6 +162,24 @@ class Narrator:
         event = self._event("agent.toolReturned", f"{place}/returned", **payload)
         return msgspec.structs.replace(event, caused_by=f"{self._invocation.id}/{place}/called")
 
+    def _opened(self, tool: Tool) -> Iterator[AgentEvent]:
+        """A session begins with a tool's first call, and ends with the invocation (RFC 0078)."""
+        name = tool.id or tool.name
+        if name not in self._sessions:
+            self._sessions[name] = f"{self._invocation.id}/session-{len(self._sessions)}"
+            yield self._session("tool.session.opened", name, {})
+
+    def closed(self, outcome: Outcome) -> Iterator[AgentEvent]:
+        """The ends of the sessions that are open."""
+        ended = "failed" if outcome == "failed" else "completed"
+        for name in self._sessions:
+            yield self._session("tool.session.closed", name, {"outcome": ended})
+        self._sessions = {}
+
+    def _session(self, type: str, tool: str, more: dict[str, Any]) -> AgentEvent:
+        session = self._sessions[tool]
+        return AgentEvent(type, {"sessionId": session, "toolId": tool, **more}, f"{session}/{type}")
+
     def decided(self, step: Confirm | Finish) -> AgentEvent:
         decision: dict[str, Any] = {"kind": "final", "digest": canonical.digest(step.output)}
         validated = True if isinstance(step, Confirm) else step.validated
@@ -159,6 +187,16 @@ class Narrator:
             decision["schemaValidated"] = validated
         more = {} if step.confidence is None else {"confidence": step.confidence}
         return self._event("agent.decided", "decided", decision=decision, **more)
+
+    def remembered(self, kept: Kept) -> AgentEvent:
+        """The write, attributed and without its content (RFC 0057)."""
+        return self._event(
+            "memory.written",
+            "remembered",
+            memoryRef=kept.memory_ref,
+            memoryId=kept.memory_id,
+            nodeId=self._invocation.node_id,
+        )
 
     def completed(self, outcome: Outcome, validated: bool | None, confidence: float | None) -> AgentEvent:
         more: dict[str, Any] = {}
@@ -175,7 +213,7 @@ class Narrator:
         return AgentEvent(type, payload, f"{self._invocation.id}/{place}")
 
 
-def _arguments_hash(arguments: dict[str, Any]) -> str:
+def arguments_hash(arguments: dict[str, Any]) -> str:
     """SHA-256 over the RFC 8785 form of the arguments without their secrets (RFC 0064)."""
     try:
         data = rfc8785.dumps(redact(arguments))

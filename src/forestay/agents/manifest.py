@@ -6,6 +6,7 @@ A manifest is a JSON or TOML file in the words of OpenWOP's AgentManifest; what 
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
@@ -14,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from forestay.agents.prompt_template import KINDS, PromptKind, PromptRef, read_ref
 from forestay.agents.versions import VERSION_PATTERN
 from forestay.kernel import Mistake, Problem, canonical, former, mistakes, schema_mistake
 
@@ -52,7 +54,10 @@ SCHEMA: dict[str, Any] = {
         "description": {"type": "string", "maxLength": 500},
         "evalSuiteRef": _TEXT,
         "promptLibraryRef": {"type": "string", "pattern": r"^[a-z0-9][a-z0-9._-]{0,127}$"},
-        "promptOverrides": {"type": "object"},
+        "promptOverrides": {
+            **_CLOSED,
+            "properties": {kind: {"type": ["string", "object"]} for kind in KINDS},
+        },
         "forestay": {
             **_CLOSED,
             "properties": {
@@ -97,6 +102,12 @@ class AgentManifest(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     version: str = "0.0.0"
     pack: str = "local.project"
+    prompts: dict[PromptKind, PromptRef] = {}  # templates that it prefers, beside its own system prompt
+
+    @property
+    def prompt_ref(self) -> str:
+        """How its own system prompt is named where prompts are told apart."""
+        return f"prompt:{self.agent_id}@sha256-{hashlib.sha256(self.instructions.encode()).hexdigest()[:12]}"
 
     def allows(self, *names: str) -> bool:
         """Whether one of a tool's names is on the allowlist; `*` stands for any part of a name (OpenWOP RFC 0077)."""
@@ -135,6 +146,7 @@ def parse(document: Any, *, folder: Path | None = None, files: Mapping[str, str]
     instructions = document.get("systemPrompt") or _referred(
         document["systemPromptRef"], "$.systemPromptRef", read, found
     )
+    prompts = _overrides(document.get("promptOverrides", {}), found)
     if found:
         raise invalid(found)
     memory = document.get("memoryShape", {})
@@ -158,7 +170,19 @@ def parse(document: Any, *, folder: Path | None = None, files: Mapping[str, str]
         description=document.get("description", ""),
         label=document.get("label", ""),
         version=extra.get("version", "0.0.0"),
+        prompts=prompts,
     )
+
+
+def _overrides(given: dict[str, Any], found: list[Mistake]) -> dict[PromptKind, PromptRef]:
+    prompts: dict[PromptKind, PromptRef] = {}
+    for kind in KINDS:
+        try:
+            if kind in given:
+                prompts[kind] = read_ref(given[kind])
+        except Problem as problem:
+            found.append(Mistake(f"$.promptOverrides.{kind}", problem.message))
+    return prompts
 
 
 def _schema(

@@ -1,4 +1,4 @@
-"""Agent packs (OpenWOP RFC 0003): agents that are installed together under one name and version.
+"""Agent packs (OpenWOP RFC 0003): agents that are installed together under one name and version, and written out again.
 
 A pack is one JSON document: `name`, `version`, `agents` (manifests), and `files`, the texts that the manifests refer
 to by name. Everything is read in when the pack is installed: nothing is looked up later, and nothing outside the pack.
@@ -6,13 +6,14 @@ to by name. Everything is read in when the pack is installed: nothing is looked 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from forestay.agents.manifest import AgentManifest, invalid, parse
 from forestay.agents.versions import VERSION_PATTERN
-from forestay.kernel import Mistake, Problem, mistakes
+from forestay.kernel import Mistake, Problem, canonical, mistakes
 
 PACK_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -58,3 +59,55 @@ def read_pack(document: Any) -> AgentPack:
             raise invalid([Mistake(f"{at}.agentId", f"There are two agents {manifest.agent_id}.")])
         agents.append(msgspec.structs.replace(manifest, version=document["version"], pack=document["name"]))
     return AgentPack(document["name"], document["version"], tuple(agents))
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """Agents as manifests of the contract, and the texts that these refer to by name; `agents` and `files` of a pack.
+    What the contract has no word for, as the number of turns, is not in it."""
+
+    manifests: list[dict[str, Any]]
+    files: dict[str, str]
+
+
+def exported(agents: Iterable[AgentManifest]) -> Exported:
+    """The agents as a pack may hold them."""
+    made = Exported([], {})
+    for agent in agents:
+        made.files.update(_files(agent))
+        made.manifests.append(_document(agent))
+    return made
+
+
+def _files(agent: AgentManifest) -> dict[str, str]:
+    schemas = {"task": agent.task_schema, "return": agent.return_schema}
+    found = {_name(agent, kind): canonical.encode(schema).decode() for kind, schema in schemas.items() if schema}
+    return {_name(agent, "system"): agent.instructions, **found}
+
+
+def _name(agent: AgentManifest, kind: str) -> str:
+    return f"{agent.agent_id}/{kind}.{'md' if kind == 'system' else 'json'}"
+
+
+def _document(agent: AgentManifest) -> dict[str, Any]:
+    """The manifest, with a reference for each text."""
+    made: dict[str, Any] = {
+        "agentId": agent.agent_id,
+        "persona": agent.persona,
+        "modelClass": agent.model_class,
+        "systemPromptRef": _name(agent, "system"),
+        "toolAllowlist": list(agent.tool_allowlist),
+    }
+    memory = agent.memory
+    shape = {"scratchpad": memory.scratchpad, "conversation": memory.conversation, "longTerm": memory.long_term}
+    handoff = {"taskSchemaRef": agent.task_schema, "returnSchemaRef": agent.return_schema}
+    refs = {ref: _name(agent, ref.removesuffix("SchemaRef")) for ref, schema in handoff.items() if schema}
+    optional: dict[str, Any] = {
+        "requiresCapabilities": list(agent.requires),
+        "memoryShape": shape if any(shape.values()) else None,
+        "confidence": None if agent.threshold is None else {"defaultThreshold": agent.threshold},
+        "handoff": refs,
+        "label": agent.label,
+        "description": agent.description,
+        "promptOverrides": {kind: msgspec.to_builtins(ref) for kind, ref in agent.prompts.items()},
+    }
+    return made | {name: value for name, value in optional.items() if value}

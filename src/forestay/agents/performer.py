@@ -10,8 +10,10 @@ import msgspec
 from forestay.agents import pi, structured
 from forestay.agents.asking import call_model
 from forestay.agents.calling import ask_approval, call_tool, gate_call, refuse_call
-from forestay.agents.decide import AgentState
+from forestay.agents.decide import CALLER, AgentState
 from forestay.agents.manifest import AgentManifest
+from forestay.agents.ports import Kept
+from forestay.agents.prompt_chain import prompt_text
 from forestay.agents.stage import Stage
 from forestay.agents.steps import (
     AskApproval,
@@ -61,10 +63,10 @@ async def perform(stage: Stage, state: AgentState, step: Step) -> Record:
             assert_never(step)
 
 
-async def end(stage: Stage, state: AgentState, step: Finish | Fail) -> None:
-    """Tell the extensions, and keep the answer in mind where the agent has a memory."""
+async def end(stage: Stage, state: AgentState, step: Finish | Fail) -> Kept | None:
+    """Tell the extensions, and keep the answer in mind where the agent has a memory; where it is kept."""
     if state.handled:  # nothing had begun
-        return
+        return None
     error = step.key if isinstance(step, Fail) else None
 
     async def body() -> None:
@@ -72,7 +74,8 @@ async def end(stage: Stage, state: AgentState, step: Finish | Fail) -> None:
 
     await stage.effects.perform("agent/end", body, cls="read", later=True)
     if isinstance(step, Finish) and step.outcome == "completed":
-        await _remember(stage, step.output)
+        return await _remember(stage, step.output)
+    return None
 
 
 async def tell_end(stage: Stage, state: AgentState, error: str | None) -> None:
@@ -87,10 +90,7 @@ async def _begin(stage: Stage) -> Begun:
     async def body() -> Begun:
         leaf = transcript.leaf() if transcript is not None else None
         offered = await stage.tools.list()
-        system = stage.manifest.instructions
-        if stage.manifest.return_schema is not None:
-            system += "\n\n" + structured.wanted(stage.manifest.return_schema)
-        prompt = _text(stage.invocation.task)
+        system, prompt = _spoken(stage)
         answer = await stage.tell("input", text=prompt, source=_source(stage)) or {} if prompt else {}
         if answer.get("action") == "handled":
             return Begun((Message("user", prompt, task=True),), (), handled=True)
@@ -101,19 +101,29 @@ async def _begin(stage: Stage) -> Begun:
             system = answer["systemPrompt"]
         added = pi.from_pi(answer["message"]) if "message" in answer else None
         await stage.tell("agent_start")
-        messages = [Message("system", system), *await _recalled(stage, prompt)]
+        messages = [Message("system", system)]
         messages += [Message("user", prompt, task=True)] if prompt or leaf is None else []
         messages += [added] if added is not None else []
         kept = tuple(item for item in answer.get("messages") or () if isinstance(item, dict))
-        return Begun(tuple(messages), surface(stage.manifest, offered), history=leaf, added=kept)
+        recalled = await _recalled(stage, prompt)
+        return Begun(tuple(messages), surface(stage.manifest, offered), history=leaf, added=kept, recalled=recalled)
 
     begun = await stage.step("agent/begin", body, Begun)
+    first, rest = begun.messages[:1], (*await _remembered(stage, begun.recalled), *begun.messages[1:])
     if transcript is None or begun.history is None:
-        return begun
-    first, rest = begun.messages[:1], begun.messages[1:]
+        return msgspec.structs.replace(begun, messages=(*first, *rest))
     history = transcript.history(begun.history)
     messages = (*first, *(history if rest else _asked(history)), *rest)
     return msgspec.structs.replace(begun, messages=messages, known=len(history))
+
+
+def _spoken(stage: Stage) -> tuple[str, str]:
+    """What the model is told before anything else, and the task, each by the prompts that apply (RFC 0029)."""
+    manifest, prompts = stage.manifest, stage.invocation.prompts
+    wanted = "" if manifest.return_schema is None else structured.wanted(manifest.return_schema)
+    system = [prompt_text(prompts, "system") or manifest.instructions, prompt_text(prompts, "schema-hint"), wanted]
+    task = [prompt_text(prompts, "few-shot"), prompt_text(prompts, "user") or _text(stage.invocation.task)]
+    return "\n\n".join(filter(None, system)), "\n\n".join(filter(None, task))
 
 
 def _source(stage: Stage) -> str:
@@ -127,10 +137,10 @@ def _asked(history: Sequence[Message]) -> list[Message]:
 
 
 def surface(manifest: AgentManifest, offered: Sequence[Tool]) -> tuple[Tool, ...]:
-    """The tools that the allowlist leaves; of two with one name the first stays (A3)."""
+    """The tools that the allowlist leaves, and the caller's own; of two with one name the first stays (A3, A6)."""
     kept: dict[str, Tool] = {}
     for tool in offered:
-        if manifest.allows(tool.id or tool.name, tool.name):
+        if tool.source == CALLER or manifest.allows(tool.id or tool.name, tool.name):
             kept.setdefault(tool.name, tool)
     return tuple(kept.values())
 
@@ -146,28 +156,34 @@ async def _confirm(stage: Stage, step: Confirm) -> Confirmed:
     return Confirmed(answer.action != "reject")
 
 
-async def _recalled(stage: Stage, prompt: str) -> list[Message]:
+async def _recalled(stage: Stage, prompt: str) -> tuple[str, ...]:
     if stage.memory is None or not stage.manifest.memory.long_term:
-        return []
-    entries = await stage.memory.recall(stage.manifest.agent_id, prompt)
+        return ()
+    return tuple(await stage.memory.recall(stage.manifest.agent_id, prompt))
+
+
+async def _remembered(stage: Stage, ids: Sequence[str]) -> list[Message]:
+    """What the agent recalled when it began, as far as it is not forgotten."""
+    entries = await stage.memory.read(ids) if stage.memory is not None and ids else ()
     lines = "\n".join(f"- {entry}" for entry in entries)
     return [Message("user", f"What you remember from earlier work:\n{lines}")] if entries else []
 
 
-async def _remember(stage: Stage, output: Any) -> None:
+async def _remember(stage: Stage, output: Any) -> Kept | None:
     memory = stage.memory
     if memory is None or not stage.manifest.memory.long_term:
-        return
+        return None
     key = "agent/remember"
     identity = f"{stage.invocation.id}/{key}"
 
     # The task is kept with its answer: an answer alone ("7") shares no word with the task that will ask for it.
     entry = f"{_text(stage.invocation.task)}\n{_text(output)}"
 
-    async def body() -> None:
-        await memory.remember(stage.manifest.agent_id, entry, idempotency_key=identity)
+    async def body() -> Any:
+        return msgspec.to_builtins(await memory.remember(stage.manifest.agent_id, entry, idempotency_key=identity))
 
-    await stage.effects.perform(key, body, cls="write", idempotency_key=identity)
+    kept = await stage.effects.perform(key, body, cls="write", idempotency_key=identity, later=True)
+    return None if kept is None else msgspec.convert(kept, Kept)
 
 
 def _text(task: Any) -> str:

@@ -4,7 +4,8 @@ Order in one invocation, as the real runtime keeps it:
 
     before_agent_start, agent_start,
       turn_start, message_start and message_end of the prompt (first turn),
-        context, before_provider_request, message_start, message_update …, message_end,
+        context, context_with_system, before_provider_request, after_provider_response,
+        message_start, message_update …, message_end,
         for each tool call: tool_execution_start, tool_call, tool_execution_update …, tool_result, tool_execution_end,
                             message_start and message_end of its result,
       turn_end, …

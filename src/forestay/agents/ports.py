@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from forestay.models import Completion, Message, Params, ToolSpec
 
 Heard = Callable[[str], Awaitable[None]]
@@ -35,12 +37,27 @@ class Hooks(Protocol):
     async def emit(self, event: dict[str, Any]) -> dict[str, Any] | None: ...
 
 
+class Kept(msgspec.Struct, frozen=True, rename="camel"):
+    """Where an entry is kept."""
+
+    memory_ref: str
+    memory_id: str
+
+
 class Memory(Protocol):
-    """What an agent keeps between runs, already bound to its tenant."""
+    """What an agent keeps between runs, already bound to its tenant.
 
-    async def recall(self, agent_id: str, task: str) -> Sequence[str]: ...
+    A recorded step holds the ids of what was recalled and never what it says: what is forgotten later is in no record.
+    """
 
-    async def remember(self, agent_id: str, entry: str, *, idempotency_key: str) -> None: ...
+    async def recall(self, agent_id: str, task: str) -> Sequence[str]:
+        """The ids of the entries that belong to `task`, the best first."""
+
+    async def read(self, ids: Sequence[str]) -> Sequence[str]:
+        """What the entries say, in this order; those that were forgotten are left out."""
+
+    async def remember(self, agent_id: str, entry: str, *, idempotency_key: str) -> Kept | None:
+        """Keep an entry, once for each key; None when this memory keeps nothing."""
 
 
 class Transcript(Protocol):

@@ -26,6 +26,8 @@ class Begun(msgspec.Struct, frozen=True, tag="begun"):
     """How many of `messages`, after the first, are of the history."""
     added: tuple[dict[str, Any], ...] = ()
     """Messages that extensions added before the start, as they gave them."""
+    recalled: tuple[str, ...] = ()
+    """The ids of what the agent remembered; what they say stands in the memory alone, until it is forgotten."""
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered"):
@@ -35,6 +37,7 @@ class Answered(msgspec.Struct, frozen=True, tag="answered"):
     tool_calls: tuple[ToolCall, ...]
     finish_reason: FinishReason
     usage: Usage | None = None
+    asked: tuple[Usage, ...] = ()  # what each call of the model used
 
 
 class Gated(msgspec.Struct, frozen=True, tag="gated"):
@@ -125,6 +128,8 @@ class Finish(msgspec.Struct, frozen=True):
     outcome: Outcome = "completed"
     validated: bool | None = None
     confidence: float | None = None
+    calls: tuple[ToolCall, ...] = ()
+    """Calls of the caller's own tools, which the caller makes."""
 
 
 class Fail(msgspec.Struct, frozen=True):

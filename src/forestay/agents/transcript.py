@@ -119,9 +119,18 @@ def _told(item: Any) -> Message | None:
         case "branchSummary":
             return Message("user", f"{_BRANCHED}{item.get('summary')}")
         case "bashExecution" if not item.get("excludeFromContext"):
-            return Message("user", f"Ran `{item.get('command')}`\n```\n{item.get('output')}\n```")
+            return Message("user", _ran(item))
         case _:
             return None
+
+
+def _ran(item: Mapping[str, Any]) -> str:
+    """A command that the person ran, in pi's words."""
+    output, code = item.get("output"), item.get("exitCode")
+    text = f"Ran `{item.get('command')}`\n" + (f"```\n{output}\n```" if output else "(no output)")
+    if item.get("cancelled"):
+        return f"{text}\n\n(command cancelled)"
+    return f"{text}\n\nCommand exited with code {code}" if code else text
 
 
 def since_history(state: AgentState) -> Sequence[Message]:

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from forestay.cli.command import Group
-from forestay.cli.connection import Connection, connected, json_object
+from forestay.cli.connection import Connection, connected, json_object, reading
 from forestay.cli.output import Answer
 
 app = Group("agent")
 Document = Annotated[str, typer.Argument(help="JSON, @FILE, or - for standard input.")]
 
 
-@app.command("list", using=connected)
+@app.command("list", using=reading)
 async def list_(host: Connection) -> Answer:
     """The agents that runs may name."""
     found = await host.get("/v1/agents")
@@ -29,7 +29,7 @@ async def install(host: Connection, pack: Document) -> Answer:
     return Answer(made, human=[f"{made['name']} {made['version']}: {', '.join(made['agents'])}"])
 
 
-@app.command("roster", using=connected)
+@app.command("roster", using=reading)
 async def roster(host: Connection) -> Answer:
     """The members that work as these agents."""
     found = await host.get("/v1/agents/roster")
@@ -50,7 +50,7 @@ async def dismiss(host: Connection, member: Annotated[str, typer.Argument(help="
     return await host.ask("DELETE", f"/host/v1/roster/{member}")
 
 
-@app.command("org-chart", using=connected)
+@app.command("org-chart", using=reading)
 async def org_chart(
     host: Connection,
     put: Annotated[str | None, typer.Option(help="A new chart: JSON, @FILE, or -.")] = None,

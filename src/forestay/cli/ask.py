@@ -13,8 +13,10 @@ import typer
 from forestay.cli.command import answers
 from forestay.cli.connection import Connection, Data, Key, Url, connected, lent
 from forestay.cli.data_folder import announced
+from forestay.cli.model_trust import with_trusted_keys
 from forestay.cli.output import Answer, choice, note
 from forestay.cli.run_outcome import failure
+from forestay.cli.spoken_text import SpokenText
 from forestay.cli.terminal import TerminalConsent, asked, attended, form, permission, told
 from forestay.cli.up import model_line
 from forestay.kernel import Problem, canonical, config, one_line, printable
@@ -29,9 +31,13 @@ async def ask(
     question: Annotated[str | None, typer.Argument(help="What to ask; left out with --run-id.")] = None,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Go on with this run instead.")] = None,
     agent: Annotated[str | None, typer.Option(help="The agent; default: the assistant.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="A model of the settings for this question; default: models.default.")
+    ] = None,
     session: Annotated[
         str | None, typer.Option("--session", help="Go on with this session: its id, or `last`; default: a new one.")
     ] = None,
+    goes_on: Annotated[bool, typer.Option("--continue", help="Go on with the last session.")] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="Trust the project's extensions and node files as they are now.")
     ] = False,
@@ -40,22 +46,38 @@ async def ask(
     data: Data = None,
 ) -> Answer:
     """Ask an agent about this folder: it quotes the folder's texts, and may use the project's extensions."""
-    if (question is None) == (run_id is None) or (run_id is not None and session is not None):
+    if (question is None) == (run_id is None) or (run_id is not None and (session or goes_on or model)):
         raise Problem("invalid_usage", "Give a question, or --run-id to go on with a run.", at="QUESTION")
-    async with _reached(url, key, data, trust) as (connection, model):
-        note(f"model  {model_line(model)}")
-        about = {"model": model}
+    if goes_on and session is not None:
+        raise Problem("invalid_usage", "Give --continue or --session, not both.", at="--continue")
+    session = "last" if goes_on else session
+    async with _reached(url, key, data, trust, model) as (connection, usual):
+        name = model or usual
+        note(f"model  {model_line(name)}")
+        about, place = {"model": name}, None
         if run_id is None:
-            said = {"message": question, **({"agentId": agent} if agent else {})}
+            wished = {"agentId": agent, "model": model}
+            said = {"message": question, **{field: value for field, value in wished.items() if value}}
             place = await _session(connection, session)
             made = await connection.post(f"/host/v1/sessions/{place}/turns", said)
             run_id = str(made["runId"])
             about["sessionId"] = place
             note(f"in     session {place}")
-        note(f"run    {run_id}")
-        following = Following(connection, run_id, live=choice().format == "human")
-        result = await following.to_its_end()
+        result: dict[str, Any] = {}
+        while run_id is not None:
+            note(f"run    {run_id}")
+            following = Following(connection, run_id, live=choice().format == "human")
+            result = await following.to_its_end()
+            run_id = await _next_turn(connection, place, result) if place is not None else None
     return _answer({**result, **about})
+
+
+async def _next_turn(connection: Connection, session: str, ended: dict[str, Any]) -> str | None:
+    """The run of a turn that an extension asked for, when one has begun after the turn that ended."""
+    if "question" in ended:
+        return None
+    found = (await connection.get(f"/host/v1/sessions/{session}"))["runId"]
+    return str(found) if found not in (None, ended["runId"]) else None
 
 
 async def _session(connection: Connection, named: str | None) -> str:
@@ -75,25 +97,25 @@ class Following:
         self._run_id = run_id
         self._live = live
         self._tools: list[dict[str, Any]] = []
-        self._said = False
+        self._spoken = SpokenText()
 
     async def to_its_end(self) -> dict[str, Any]:
         """Until the run ends, or asks something that nobody here can answer."""
         async for event in self._connection.events(self._run_id):
             self._show(event)
-            if event.type == "interrupt.requested" and not await self._answered():
-                break
-        if self._said:
-            sys.stdout.write("\n")
+            if event.type == "interrupt.requested":
+                self._spoken.end()
+                if not await self._answered():
+                    break
+        self._spoken.end()
         return await self._standing()
 
     def _show(self, event: RunEvent) -> None:
         kind, payload = event.type, event.payload
         if kind == "output.chunk" and self._live:
-            sys.stdout.write(printable(payload["chunk"]))
-            sys.stdout.flush()
-            self._said = True
+            self._spoken.say(payload["chunk"])
         elif kind == "agent.toolCalled":
+            self._spoken.end()
             self._tools.append({"tool": payload["toolName"], "status": "called"})
             note(f"tool   {payload['toolName']} …")
         elif kind == "agent.toolReturned" and self._tools:
@@ -135,9 +157,11 @@ def _plain(value: Any) -> str:
 
 async def answer_to(asks: dict[str, Any]) -> dict[str, Any]:
     """What the person at the terminal says to a question."""
+    from forestay.host import FORM_TYPES
+
     if asks.get("artifactType") == "capability-prompt":
         return await permission(asks)
-    if asks.get("artifactType") == "elicitation":
+    if asks.get("artifactType") in FORM_TYPES.values():
         return await form(asks)
     sys.stderr.write(f"\n{one_line(str(asks['title']))}\n  {printable(str(asks.get('description', '')))}\n")
     known = {name: value for name, value in (asks.get("artifactData") or {}).items() if name not in _INNER}
@@ -160,13 +184,13 @@ def _answer(result: dict[str, Any]) -> Answer:
 
 @asynccontextmanager
 async def _reached(
-    url: str | None, key: str | None, data: Path | None, trust: bool
+    url: str | None, key: str | None, data: Path | None, trust: bool, model: str | None
 ) -> AsyncIterator[tuple[Connection, str]]:
     """The host that is running, or one that is opened for this question."""
     from forestay.host import Options
-    from forestay.surface import serve
+    from forestay.surface import serve_here
 
-    settings = config.load().config
+    settings = await with_trusted_keys(config.load().config, also=model)
     consent = TerminalConsent() if attended() else None
     options = Options(config=settings, data=data, consent=consent, trust_nodes=trust)
     if url or announced(options.folder):
@@ -178,7 +202,7 @@ async def _reached(
             found = await connection.get("/.well-known/openwop")
             yield connection, str(found["extensions"]["forestay"]["model"])
         return
-    async with serve(options) as serving:
+    async with serve_here(options) as serving:
         await make_trusted(serving.host, trust)
         async with lent(serving) as connection:
             yield connection, serving.host.models.default.name

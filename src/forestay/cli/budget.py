@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from forestay.cli.command import Group
-from forestay.cli.connection import Connection, connected
+from forestay.cli.connection import Connection, reading
 from forestay.cli.output import Answer
 
 app = Group("budget")
 _CEILINGS = {"tokens": "maxTokens", "cost": "maxCostUsd", "toolCalls": "maxToolCalls", "retries": "maxRetries"}
 
 
-@app.command("list", using=connected)
+@app.command("list", using=reading)
 async def list_(
     host: Connection,
     scope: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,13 +13,19 @@ import typer
 
 from forestay.cli import ask as asking
 from forestay.cli import chat_commands
+from forestay.cli.chat_keys import bindings, pressed
+from forestay.cli.chat_ui import marked
 from forestay.cli.command import answers
 from forestay.cli.connection import Data
 from forestay.cli.data_folder import announced
-from forestay.cli.keyboard import Keyboard, edited_lines
+from forestay.cli.file_words import file_words
+from forestay.cli.keyboard import HOST, Keyboard, edited_lines
+from forestay.cli.model_trust import with_trusted_keys
 from forestay.cli.output import note
+from forestay.cli.spoken_text import SpokenText
 from forestay.cli.terminal import TerminalConsent, answered_by, attended
 from forestay.cli.up import model_line
+from forestay.extensions import PersonShell, command_line, shell_line
 from forestay.kernel import OPERATOR, Problem, config, one_line, printable
 from forestay.sessions import text_of
 
@@ -31,6 +37,8 @@ if TYPE_CHECKING:
     from forestay.sessions import SessionTree
 
 PROMPT, MORE = "> ", "… "
+_OUTPUT = 1024 * 1024
+_SUGGEST_SECONDS = 2.0
 
 
 @answers("chat")
@@ -53,7 +61,8 @@ async def chat(
         raise Problem("invalid_usage", "A chat needs a terminal.", fix=fix)
     keyboard = Keyboard()
     ui = ChatUi(keyboard)
-    options = Options(config=config.load().config, data=data, consent=TerminalConsent(), ui=ui, trust_nodes=trust)
+    settings = await with_trusted_keys(config.load().config)
+    options = Options(config=settings, data=data, consent=TerminalConsent(), ui=ui, trust_nodes=trust)
     _check_free(options.folder)
     with edited_lines(keyboard), answered_by(_answers(keyboard)):
         async with open_host(options) as host:
@@ -72,7 +81,7 @@ def _check_free(folder: Path) -> None:
 
 def _answers(keyboard: Keyboard) -> Any:
     async def answer(question: str) -> str:
-        return await keyboard.line(question) or ""
+        return await keyboard.line(question, asker=HOST) or ""
 
     return answer
 
@@ -98,6 +107,9 @@ class Chat:
         self._ui = ui
         self._agent = agent
         self._work: asyncio.Task[None] | None = None
+        self._offered = ""  # the draft that an extension put into the line
+        self._loop = asyncio.get_running_loop()
+        keyboard.suggest = self._suggested
         self._shown = suite.session.id, len(suite.session.entries)  # until where messages of extensions were shown
 
     @property
@@ -123,21 +135,16 @@ class Chat:
             await self._do(self._heard(line))
 
     def _is_over(self) -> bool:
-        return self._took("shutdown")
-
-    def _took(self, kind: str) -> bool:
-        """Whether an extension asked for this; it is done with then."""
-        live = self._suite.session
-        asked = [item for item in live.requests if item["kind"] == kind]
-        live.requests = [item for item in live.requests if item not in asked]
-        return bool(asked)
+        return self._suite.session.took("shutdown")
 
     async def _line(self) -> str | None:
         """What the person says next; None when an extension asks for something meanwhile."""
-        self._show_messages()
-        self._ui.before_prompt()
+        await self._show_entries()
         self._keyboard.words = chat_commands.names(self._suite)
+        self._keyboard.bind(bindings(self._suite.shortcuts()))
         draft, self._ui.draft = one_line(self._ui.draft), ""
+        self._offered = draft if self._ui.drafted else ""
+        self._ui.drafted = False
         live = self._suite.session
         live.asked.clear()
         typed = asyncio.ensure_future(self._typed(draft))
@@ -151,9 +158,24 @@ class Chat:
         line = typed.result()
         return "/quit" if line is None else line
 
+    def _suggested(self, line: str, word: str) -> Sequence[str]:
+        """Completions of the last word: files after `@`, and what a command's extension suggests. Not on the loop."""
+        if word.startswith("@"):
+            return file_words(self._host.root, word)
+        if not line.startswith("/") or " " not in line:
+            return ()
+        name, _, prefix = line[1:].partition(" ")
+        asked = asyncio.run_coroutine_threadsafe(self._suite.complete(name, prefix), self._loop)
+        try:
+            found = asked.result(_SUGGEST_SECONDS)
+        except (Problem, TimeoutError):
+            return ()
+        start = len(prefix) - len(word)  # the word alone is completed, what stands before it stays
+        return [one_line(value)[start:] for value in found if value.startswith(prefix)]
+
     async def _typed(self, draft: str) -> str | None:
         """A line, or several of which each but the last ends with a backslash; None at the end of input."""
-        line = await self._keyboard.line(PROMPT, draft=draft)
+        line = await self._keyboard.line(PROMPT, self._ui.before_prompt, draft=draft)
         while line is not None and line.endswith("\\"):
             more = await self._keyboard.line(MORE)
             line = line[:-1] + "\n" + (more or "")
@@ -161,26 +183,60 @@ class Chat:
 
     async def _heard(self, line: str) -> None:
         text = line.strip()
-        if (command := chat_commands.parsed(text)) is not None:
-            said = await chat_commands.perform(self._suite, *command)
+        is_persons = not text or text != self._offered.strip()  # a draft of an extension that was only sent is its own
+        if is_persons and (shell := shell_line(text)) is not None:
+            await self._run(PersonShell(self._suite, shell, away=False), shell.command)
+            return
+        if (command := command_line(text)) is not None:
+            if command.name == "key":
+                self._ui.draft = pressed(command.arguments)[1]  # what `ctx.ui.getEditorText()` finds, and may change
+            said = await chat_commands.perform(self._suite, command)
             for shown in said.lines:
                 self._say(shown)
             if said.draft:
                 self._ui.draft = said.draft
-            text = said.prompt
+            text = text if said.is_turn else ""
         if text:
-            await self._follow(await self._host.turns.start(self._tree, text, agent=self._agent))
+            source = "interactive" if is_persons else "extension"
+            await self._follow(await self._host.turns.start(self._tree, text, source=source, agent=self._agent))
+
+    async def _run(self, shell: PersonShell, command: str) -> None:
+        """Run a line for the shell, and keep it in the session, also when the person ends it."""
+        tree, output = self._tree, ""
+
+        def heard(text: str) -> None:
+            nonlocal output
+            output += text[: _OUTPUT - len(output)]
+            sys.stdout.write(printable(text))
+            sys.stdout.flush()
+
+        try:
+            message = await shell.run(f"{tree.id}:{len(tree.entries)}", heard)
+        except asyncio.CancelledError:
+            await self._kept(shell.message(command, {"output": output, "cancelled": True}))
+            raise
+        code = message.get("exitCode")
+        if output and not output.endswith("\n"):
+            self._say("")
+        if code:
+            self._say(f"exit code {code}")
+        await self._kept(message)
+
+    async def _kept(self, message: dict[str, Any]) -> None:
+        self._tree.append("message", message={**message, "timestamp": self._host.clock.now_ms()})
+        await self._host.sessions.save(self._tree)
 
     async def _do(self, work: Coroutine[Any, Any, None]) -> None:
         """Work until it is done, or until the person or an extension ends it; the conversation goes on."""
-        self._took("abort")  # of something that has ended
+        self._suite.session.took("abort")  # of something that has ended
+        self._ui.begin()
         self._work, live = asyncio.ensure_future(work), self._suite.session
         while not self._work.done():
             live.asked.clear()
             stirred = asyncio.ensure_future(live.asked.wait())
             await asyncio.wait({self._work, stirred}, return_when=asyncio.FIRST_COMPLETED)
             stirred.cancel()
-            if self._took("abort"):
+            if live.took("abort"):
                 self._interrupted()
         done, self._work = self._work, None
         if done.cancelled():
@@ -196,40 +252,45 @@ class Chat:
 
     async def _follow(self, run_id: str) -> None:
         """Show a turn until its end; what it asks is asked here."""
-        runs, is_open = self._host.runs, False
+        runs, spoken = self._host.runs, SpokenText()
+        self._ui.end_line = spoken.end
         async for event in runs.follow(run_id, OPERATOR):
-            is_open = self._show(event, is_open)
+            self._show(event, spoken)
+            if event.type == "agent.toolReturned":
+                await self._show_entries()
             if event.type == "interrupt.requested":
+                spoken.end()
                 for item in await runs.interrupts(run_id, OPERATOR):
                     value = await asking.answer_to(item.data)
                     await runs.resolve_by_node(run_id, item.node_id, OPERATOR, {"resumeValue": value}, "chat")
-        if is_open:
-            self._say("")
+        spoken.end()
         ended = await runs.get_run(run_id, OPERATOR)
         if ended.error is not None:
             self._say(f"{ended.status}: {one_line(ended.error.message)}")
 
-    def _show(self, event: RunEvent, is_open: bool) -> bool:
-        """Show what a run says; whether its last line is still open."""
+    def _show(self, event: RunEvent, spoken: SpokenText) -> None:
+        """Show what a run says and does."""
         kind, payload = event.type, event.payload
         if kind == "output.chunk":
-            sys.stdout.write(printable(payload["chunk"]))
-            sys.stdout.flush()
-            return not str(payload["chunk"]).endswith("\n")
-        if kind in ("agent.toolCalled", "agent.toolReturned"):
+            spoken.say(payload["chunk"])
+        elif kind in ("agent.toolCalled", "agent.toolReturned"):
+            spoken.end()
             state = "…" if kind == "agent.toolCalled" else f"· {payload['status']}"
-            self._say(("\n" if is_open else "") + f"tool   {one_line(payload['toolName'])} {state}")
-            return False
-        return is_open
+            self._say(f"tool   {one_line(payload['toolName'])} {state}")
 
-    def _show_messages(self) -> None:
-        """Messages that extensions put into the conversation for the person to see."""
-        entries, (session, count) = self._tree.entries, self._shown
-        for entry in entries[count:] if session == self._tree.id else ():
-            if entry["type"] == "custom_message" and entry.get("display"):
+    async def _show_entries(self) -> None:
+        """What extensions put into the conversation for the person to see, as they draw it."""
+        tree, (session, count) = self._tree, self._shown
+        self._shown = tree.id, len(tree.entries)
+        fresh = tree.entries[count:] if session == tree.id else []
+        drawn = await self._host.fronts.drawn(tree) if fresh else {}
+        for entry in fresh:
+            if (drawing := drawn.get(entry["id"])) is not None:
+                for line in drawing.lines:
+                    self._say(marked(drawing.extension, line))
+            elif entry["type"] == "custom_message" and entry.get("display"):
                 for line in text_of(entry.get("content")).split("\n")[:20]:
                     self._say(f"[{one_line(str(entry.get('customType')))}] {one_line(line)[:400]}")
-        self._shown = self._tree.id, len(entries)
 
     def _interrupted(self) -> None:
         """Ctrl-C: ends what is under way; when nothing is, it says how to leave."""

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from forestay.cli.chat_keys import pressed
 from forestay.cli.session_text import entry_line
 from forestay.kernel import Problem, one_line
 from forestay.sessions import role_of
 
 if TYPE_CHECKING:
-    from forestay.extensions import Extensions
-
-_LINE = re.compile(r"/([A-Za-z][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
+    from forestay.extensions import CommandLine, Extensions
 
 
 class Said(NamedTuple):
-    """What a command leaves: lines for the person, a text for the model, a draft for the next line."""
+    """What a command leaves: lines for the person, a draft for the next line. With `is_turn` a turn performs it."""
 
     lines: tuple[str, ...] = ()
-    prompt: str = ""
     draft: str = ""
+    is_turn: bool = False
 
 
-def parsed(line: str) -> tuple[str, str] | None:
-    """The name and the arguments of a command; None when the line is no command."""
-    found = _LINE.fullmatch(line.strip())
-    return (found[1], found[2] or "") if found else None
-
-
-async def perform(suite: Extensions, name: str, arguments: str) -> Said:
-    """Do what a command says: one of the chat's own, then one of an extension, a prompt template or a skill."""
-    own = OWN.get(name)
+async def perform(suite: Extensions, line: CommandLine) -> Said:
+    """Do what a command of the chat says; one of an extension, a prompt template or a skill is a turn."""
+    own = OWN.get(line.name)
     if own is not None:
-        return await own.run(suite, arguments.strip())
-    answer = await suite.run_command(name, arguments)
-    prompt = answer.get("prompt") if isinstance(answer, dict) else None
-    return Said(prompt=prompt) if isinstance(prompt, str) else Said()
+        return await own.run(suite, line.arguments.strip())
+    if suite.commander(line.name) is None and suite.expanded(line) is None:
+        raise Problem("not_found", f"There is no command {one_line(line.name)[:80]}.", fix="/help names them.")
+    return Said(is_turn=True)
 
 
 def names(suite: Extensions) -> list[str]:
@@ -52,7 +44,15 @@ async def _help(suite: Extensions, _arguments: str) -> Said:
         for item in suite.commands()
         if item["name"] not in OWN
     ]
-    return Said((*own, *theirs))
+    keys = [f"{key:<19} {one_line(about)[:200]} (shortcut)" for key, about in suite.shortcuts().items()]
+    return Said((*own, *theirs, *keys, *ALSO))
+
+
+ALSO = (
+    "!COMMAND            run a command in the project, confined; the model is shown it",
+    "!!COMMAND           the same, not shown to the model",
+    "@FILE               in a message: the model reads the file with it",
+)
 
 
 async def _session(suite: Extensions, _arguments: str) -> Said:
@@ -91,6 +91,17 @@ async def _move(suite: Extensions, arguments: str) -> Said:
     return _placed(suite, done, str(done.get("editorText", "")))
 
 
+async def _key(suite: Extensions, arguments: str) -> Said:
+    await suite.press(pressed(arguments)[0])
+    return Said()
+
+
+async def _compact(suite: Extensions, arguments: str) -> Said:
+    wish = [{"customInstructions": arguments}] if arguments else []
+    done = await suite.control.request("compact", {"args": wish})
+    return Said((f"compacted: about {done['tokensBefore']} tokens are a summary now",))
+
+
 def _placed(suite: Extensions, done: dict[str, Any], draft: str = "") -> Said:
     if done.get("cancelled"):
         raise Problem("cancelled", "An extension cancelled it.")
@@ -108,6 +119,8 @@ OWN: dict[str, OwnCommand] = {
     "name": OwnCommand("TEXT: name the session", _name),
     "new": OwnCommand("begin a new session", _new),
     "resume": OwnCommand("ID: go on with another session", _resume),
+    "compact": OwnCommand("[WISH]: put a summary in place of what was said long ago", _compact),
+    "key": OwnCommand("KEY: what an extension bound to a key, as ctrl+g; the key itself does it too", _key),
     "move": OwnCommand("ENTRY: go on from an earlier entry", _move),
     "fork": OwnCommand("[ENTRY]: go on in a copy", _fork),
 }

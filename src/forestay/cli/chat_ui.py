@@ -5,6 +5,8 @@ G1  Every line that an extension shows begins with its name in brackets; no line
 G2  Between two lines of the person an extension may show so many notices and ask so many questions. What is beyond that
     is counted and told; a question is then answered as cancelled.
 G3  A dialog never takes the line that the person is typing: it is told, and asked after that line.
+G4  When the person ends what is under way, its questions are cancelled: those that are open, and those that come
+    until something new begins.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from forestay.cli.keyboard import Keyboard
-from forestay.extensions import KEYS, checked_answer
+from forestay.extensions import FORMS, KEYS, checked_answer
 from forestay.kernel import canonical, one_line
 
 NOTICES, DIALOGS = 20, 10
@@ -37,17 +39,22 @@ class ChatUi:
         self._asked: Counter[str] = Counter()
         self._standing: dict[tuple[str, str], list[str]] = {}  # what stays on the screen: by extension and place
         self._open: set[asyncio.Future[Any]] = set()
-        self._told: list[str] = []  # the standing lines as they were shown last
+        self._given_up = False
+        self._told: dict[tuple[str, str], list[str]] = {}  # what stands there, as it was shown last
         self.draft = ""
-        """What an extension put into the editor."""
+        """What stands in the next line."""
+        self.drafted = False
+        """Whether an extension put it there."""
+        self.end_line: Callable[[], None] = lambda: None
+        """Ends the line that is being shown, so that an extension's begins on its own (G1)."""
 
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         ask = _DIALOGS.get(operation)
         if ask is None:
             return self._notice(extension, operation, params)
         self._asked[extension] += 1
-        if self._asked[extension] > DIALOGS:
-            return None  # G2
+        if self._asked[extension] > DIALOGS or self._given_up:
+            return None  # G2, G4
         if self._keyboard.busy:
             self._say(extension, ["asks something; it comes after your line"])
         answer = asyncio.ensure_future(ask(self, extension, params))
@@ -60,9 +67,14 @@ class ChatUi:
         return None if answer.cancelled() else answer.result()
 
     def give_up(self) -> None:
-        """Answer what is asked now as cancelled: the person ended what it was asked for."""
+        """Answer what is asked now as cancelled: the person ended what it was asked for (G4)."""
+        self._given_up = True
         for answer in self._open:
             answer.cancel()
+
+    def begin(self) -> None:
+        """Take questions again: they belong to something new."""
+        self._given_up = False
 
     # Notices
 
@@ -72,6 +84,7 @@ class ChatUi:
         if operation in ("setEditorText", "pasteToEditor"):
             text = str(params.get("text") or "")[: _WIDTH * _LINES]
             self.draft = self.draft + text if operation == "pasteToEditor" else text
+            self.drafted = True
         elif operation == "setStatus":
             self._stand(extension, f"status:{params.get('key')}", [params["text"]] if params.get("text") else [])
         elif operation in _PLACES:
@@ -93,21 +106,23 @@ class ChatUi:
     def _say(self, extension: str, lines: Iterable[Any]) -> None:
         self._shown[extension] += 1
         if self._shown[extension] <= NOTICES:
+            self.end_line()
+            sys.stdout.write("\n" if self._keyboard.busy else "")
             sys.stdout.write(_text(extension, _cut(lines)))
             sys.stdout.flush()
 
-    def before_prompt(self) -> None:
+    def before_prompt(self) -> str:
         """What stands beside the conversation, when it has changed, and what was left out since the last line."""
-        lines = [marked(extension, line) for (extension, _), shown in self._standing.items() for line in shown]
-        if lines != self._told:
-            self._told = lines[: 2 * _LINES]
-            sys.stdout.write("".join(f"{line}\n" for line in self._told))
+        self.begin()
+        fresh = {place: lines for place, lines in self._standing.items() if self._told.get(place) != lines}
+        lines = [marked(extension, line) for (extension, _), shown in fresh.items() for line in shown][: 2 * _LINES]
+        self._told = dict(self._standing)
         for counted, most, what in ((self._shown, NOTICES, "notices"), (self._asked, DIALOGS, "questions")):
             for extension, count in counted.items():
                 if count > most:
-                    sys.stdout.write(f"{count - most} more {what} of {one_line(extension)} were left out.\n")
+                    lines.append(f"{count - most} more {what} of {one_line(extension)} were left out.")
             counted.clear()
-        sys.stdout.flush()
+        return "".join(f"{line}\n" for line in lines)
 
     # Dialogs
 
@@ -131,7 +146,7 @@ class ChatUi:
         shown = _text(extension, _cut([params.get("title", ""), *before.split("\n")], _OPTIONS))
         lines: list[str] = []
         prompt = marked(extension, "new text, a line with . ends it: ")
-        while (line := await self._keyboard.line(prompt, shown)) is not None:
+        while (line := await self._asked_for(extension, prompt, shown)) is not None:
             shown = ""
             if line == ".":
                 return "\n".join(lines) if lines else before
@@ -142,7 +157,7 @@ class ChatUi:
         """A component with the keyboard: what it shows, and the keys that the person has for it."""
         shown = _text(extension, _cut(params.get("lines") or [], _OPTIONS))
         prompt = marked(extension, f"keys ({', '.join(KEYS)}, or text; empty for enter): ")
-        line = await self._keyboard.line(prompt, shown)
+        line = await self._asked_for(extension, prompt, shown)
         if line is None:
             return None
         words = line.split() or ["enter"]
@@ -155,7 +170,7 @@ class ChatUi:
         for name, field in list((params.get("schema") or {}).get("properties", {}).items())[:_OPTIONS]:
             about = field.get("description") or field.get("title") or field.get("enum") or ""
             (label,) = _cut([f"{name} ({about})" if about else name])
-            line = await self._keyboard.line(marked(extension, f"{label}: "), shown)
+            line = await self._asked_for(extension, marked(extension, f"{label}: "), shown)
             shown = ""
             if line is None:
                 return None
@@ -165,10 +180,20 @@ class ChatUi:
         answer = {"action": "accept", "content": content} if yes else {"action": "decline"}
         return checked_answer("form", params, answer)
 
+    async def _asked_for(self, extension: str, prompt: str, shown: str) -> str | None:
+        """A line for a dialog, whose turn may come in the middle of what the model says (G1)."""
+
+        def begun() -> str:
+            self.end_line()
+            return shown
+
+        return await self._keyboard.line(prompt, begun, asker=extension)
+
     async def _line(self, extension: str, shown: Iterable[Any], how: str) -> str:
         lines = [line for item in shown for line in str(item).split("\n")]
         text = _text(extension, _cut(lines, _OPTIONS + _LINES))
-        return (await self._keyboard.line(marked(extension, f"{how}: "), text) or "").strip()
+        line = await self._asked_for(extension, marked(extension, f"{how}: "), text)
+        return (line or "").strip()
 
 
 _DIALOGS = {
@@ -177,7 +202,7 @@ _DIALOGS = {
     "input": ChatUi._input,
     "editor": ChatUi._editor,
     "custom": ChatUi._custom,
-    "form": ChatUi._form,
+    **dict.fromkeys(FORMS, ChatUi._form),
 }
 
 

@@ -12,6 +12,7 @@ import typer
 
 from forestay.cli.data_folder import announced, data_folder
 from forestay.cli.files import STDIN, read_text
+from forestay.cli.model_trust import with_trusted_keys
 from forestay.client import AsyncClient, Call
 from forestay.kernel import Problem, config
 
@@ -69,10 +70,25 @@ class Connection:
 @asynccontextmanager
 async def connected(url: Url = None, key: Key = None, data: Data = None) -> AsyncIterator[Connection]:
     """A connection to the host that the options and the environment mean."""
+    async with _connected(url, key, data, read_only=False) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def reading(url: Url = None, key: Key = None, data: Data = None) -> AsyncIterator[Connection]:
+    """The same for a command that only looks: where no host runs, none of its runs goes on by that."""
+    async with _connected(url, key, data, read_only=True) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def _connected(
+    url: str | None, key: str | None, data: Path | None, *, read_only: bool
+) -> AsyncIterator[Connection]:
     folder = data_folder(data)
     address = url or (os.environ.get("FORESTAY_URL") if data is None else None) or announced(folder)
     if address is None:
-        async with _opened(folder) as connection:
+        async with _opened(folder, read_only) as connection:
             yield connection
         return
     if not (key or os.environ.get("FORESTAY_API_KEY")):
@@ -86,23 +102,32 @@ async def connected(url: Url = None, key: Key = None, data: Data = None) -> Asyn
 
 
 @asynccontextmanager
-async def _opened(folder: Path) -> AsyncIterator[Connection]:
+async def _opened(folder: Path, read_only: bool) -> AsyncIterator[Connection]:
     """Open the data folder in this process, and talk to it as to any host."""
     import logging
 
     from forestay.host import Options
-    from forestay.surface import serve
+    from forestay.surface import serve_here
 
     logging.getLogger("forestay.nodes").propagate = False  # what a node failed with is in the command's own answer
     logging.getLogger("forestay.nodes").addHandler(logging.NullHandler())
-    async with serve(Options(config=config.load().config, data=folder)) as serving, lent(serving) as connection:
+    settings = config.load().config
+    if not read_only:
+        settings = await with_trusted_keys(settings)
+    async with (
+        serve_here(Options(config=settings, data=folder, read_only=read_only)) as serving,
+        lent(serving) as connection,
+    ):
         yield connection
 
 
 @asynccontextmanager
 async def lent(serving: Serving) -> AsyncIterator[Connection]:
     """A connection to a host of this process, with a key that lives as long as it does."""
-    async with AsyncClient(serving.url, serving.services.keys.lend(), patience=0) as client:
+    from forestay.surface import InnerTransport
+
+    key, door = serving.services.keys.lend(), InnerTransport(serving.door)
+    async with AsyncClient(serving.url, key, patience=0, transport=door) as client:
         yield Connection(client, local=True)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from forestay.cli.command import Group
-from forestay.cli.connection import Connection, connected
+from forestay.cli.connection import Connection, connected, reading
 from forestay.cli.output import Answer
 
 app = Group("deploy")
@@ -18,7 +18,7 @@ Channel = Annotated[Literal["stable", "canary"] | None, typer.Option(help="The c
 Reason = Annotated[str | None, typer.Option(help="A short label for the record.")]
 
 
-@app.command("list", using=connected)
+@app.command("list", using=reading)
 async def list_(host: Connection, agent: Agent) -> Answer:
     """The versions of an agent and where each stands."""
     found = await host.get(_path(agent))

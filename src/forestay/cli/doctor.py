@@ -15,7 +15,7 @@ import msgspec
 from forestay import assets
 from forestay.cli.command import answers
 from forestay.cli.output import Answer
-from forestay.kernel import SQLITE_VERSION, Problem, config, former, one_line, sqlite_fault
+from forestay.kernel import SQLITE_VERSION, Config, Problem, config, former, one_line, sqlite_fault
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -48,12 +48,12 @@ def doctor() -> Answer:
     return Answer({"findings": findings, "protected": guarded}, human=lines, problem=problem)
 
 
-def _settings() -> config.Config:
+def _settings() -> Config:
     """The settings, or the defaults while the configuration is broken."""
     try:
         return config.load().config
     except Problem:
-        return config.Config()
+        return Config()
 
 
 def _python() -> Finding:

@@ -174,15 +174,14 @@ def _together(reports: list[tuple[str, Report]], tier: Tier) -> Report:
 
 
 def _not_conformant(report: Report) -> Problem | None:
-    if report.ok:
-        return None
-    failed = [check.name for check in report.failed]
-    return Problem(
-        "schema_mismatch",
-        f"Not conformant: {', '.join(dict.fromkeys(failed))}.",
-        failed=failed[:50],
-        fix="Read `result.checks`; each failed check says why.",
-    )
+    fix = "Read `result.checks`; each failed check says why."
+    return None if report.ok else not_conformant([check.name for check in report.failed], fix)
+
+
+def not_conformant(failed: list[str], fix: str) -> Problem:
+    """The problem of a report in which these failed."""
+    told = f"Not conformant: {', '.join(dict.fromkeys(failed))}."
+    return Problem("schema_mismatch", told, failed=failed[:50], fix=fix)
 
 
 def _validity(checked: dict[str, Any]) -> str:

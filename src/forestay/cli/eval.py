@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from forestay.cli.command import Group
-from forestay.cli.connection import Connection, connected, json_object
+from forestay.cli.connection import Connection, connected, json_object, reading
 from forestay.cli.output import Answer
 from forestay.kernel import Problem
 
@@ -44,7 +44,7 @@ async def run(
     return _card(made["runId"], await host.get(f"/v1/runs/{made['runId']}/eval-summary"))
 
 
-@app.command("show", using=connected)
+@app.command("show", using=reading)
 async def show(host: Connection, run: Annotated[str, typer.Argument(help="The evaluation's run.")]) -> Answer:
     """The scorecard of an evaluation that has ended."""
     return _card(run, await host.get(f"/v1/runs/{run}/eval-summary"))

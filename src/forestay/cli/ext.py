@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import msgspec
 import typer
 
-from forestay.cli import ext_compile, ext_components, ext_project
+from forestay.cli import ext_compile, ext_components, ext_install, ext_project
 from forestay.cli.command import Group
 from forestay.cli.connection import json_argument, json_object
 from forestay.cli.data_folder import Data, data_folder, opened_ledger
-from forestay.cli.files import read_bytes
+from forestay.cli.files import read_bytes, write_file
+from forestay.cli.model_trust import with_trusted_keys
 from forestay.cli.output import Answer, choice, note
 from forestay.cli.terminal import TerminalConsent, attended
 from forestay.envelope import Warning
-from forestay.kernel import SCOPED, Mode, Problem, canonical, config
+from forestay.kernel import SCOPED, Config, Mode, Models, Problem, canonical, config
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +40,7 @@ _KEYS = {
 GRANTABLE = ("mode-prompt", "mode-strict", "by-name-only")
 
 app = Group("ext")
-for part in (ext_compile, ext_components, ext_project):  # one group, told in four files
+for part in (ext_compile, ext_components, ext_install, ext_project):  # one group, told in five files
     app.include(part.app)
 
 Place = Annotated[Path, typer.Argument(help="An extension: a file, or a folder with a manifest or an index file.")]
@@ -95,7 +96,7 @@ async def opened_extensions(
 @asynccontextmanager
 async def opened_suite(chosen: Chosen, record: Callable[[bytes], None] | None = None) -> AsyncIterator[Extensions]:
     """A suite as the options say, closed at the end."""
-    from forestay.extensions import Extensions, Settings, Trust
+    from forestay.extensions import SIGNED_IN, Extensions, Settings, Trust
     from forestay.host import texts
 
     policy, root = chosen.policy, chosen.root
@@ -108,10 +109,12 @@ async def opened_suite(chosen: Chosen, record: Callable[[bytes], None] | None = 
     if chosen.tool_words is not None:
         settings = msgspec.structs.replace(settings, tool_words=str(chosen.tool_words.absolute()))
     person = attended() and choice().format == "human"
-    async with (
-        opened_ledger(chosen.data) as ledger,
-        _model(loaded.models, chosen.model) as connected,
-        Extensions(
+    async with AsyncExitStack() as stack:
+        ledger = await stack.enter_async_context(opened_ledger(chosen.data))
+        connected = await stack.enter_async_context(_model(loaded, chosen.model))
+        standing = await Trust(ledger, settings.paths).standing(root)
+        is_trusted = standing.state == "trusted"
+        suite = Extensions(
             ledger,
             root=root,
             mode=cast(Mode | None, policy),
@@ -125,10 +128,12 @@ async def opened_suite(chosen: Chosen, record: Callable[[bytes], None] | None = 
                 record=record,
                 log_file=True,
                 data=data_folder(chosen.data),
+                sign_in_url=loaded.http.url + SIGNED_IN,
+                trusted_places=tuple((root / item.path).resolve() for item in standing.brings) if is_trusted else (),
             ),
-        ) as extensions,
-    ):
-        extensions.take_resources(texts(root, (await Trust(ledger, settings.paths).standing(root)).state == "trusted"))
+        )
+        extensions = await stack.enter_async_context(suite)
+        extensions.take_resources(texts(root, is_trusted))
         yield extensions
 
 
@@ -141,15 +146,15 @@ def _ui(script: Path | None, person: bool) -> Ui:
 
 
 @asynccontextmanager
-async def _model(settings: config.Models, named: str | None) -> AsyncIterator[ExtensionModel]:
+async def _model(loaded: Config, named: str | None) -> AsyncIterator[ExtensionModel]:
     """The models of the configuration, or the one that was named, as an extension reaches them."""
     from forestay.host import ExtensionModel, HostModels
     from forestay.kernel import SystemClock
 
-    chosen = settings
+    chosen = settings = (await with_trusted_keys(loaded, only=named)).models
     if named is not None:
         entries = {name: entry for name, entry in settings.entries.items() if name == named}
-        chosen = config.Models(default=named, entries=entries)
+        chosen = Models(default=named, entries=entries)
     models = HostModels(chosen, clock=SystemClock(), folder=Path())
     try:
         yield ExtensionModel(models)
@@ -188,7 +193,8 @@ async def call(
     result = msgspec.to_builtins(outcome)
     for name in ("hostcall", "problem"):
         result.pop(name, None)
-    return Answer(result, human=map(part_line, outcome.content), problem=_refusal(outcome))
+    problem = _refusal(outcome)  # it says what the content says
+    return Answer(result, human=map(part_line, outcome.content) if problem is None else (), problem=problem)
 
 
 @app.command("command", using=opened_extensions)
@@ -239,7 +245,7 @@ async def trace(
         await extensions.load(path)
         if tool is not None:
             await extensions.call_tool(tool, json_argument(arguments, "--args"), call_id="call-1", timeout=deadline)
-    output.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
+    write_file(output, b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
     return Answer({"lines": len(lines), "file": output.name})
 
 
@@ -407,8 +413,8 @@ def _refusal(outcome: ToolOutcome) -> Problem | None:
     told.pop("problem", None)
     capability, resource = told.get("capability"), told.get("resource")
     if outcome.hostcall == "denied" and isinstance(capability, str) and told.get("rule") in GRANTABLE:
-        scope = f":{resource}" if resource and capability in SCOPED else ""
-        told["fix"] = f"Call it with --grant {capability}{scope}, or --grant {capability}."
+        narrow = f"--grant {capability}:{resource}, or " if resource and capability in SCOPED else ""
+        told["fix"] = f"Call it with {narrow}--grant {capability}."
     return Problem(_KEYS.get(outcome.hostcall, "extension_failed"), text, **told)
 
 

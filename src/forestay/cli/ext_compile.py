@@ -34,10 +34,10 @@ def check(path: Extension, strict: Strict = False) -> Answer:
     from forestay.extensions import compile_source, refusal, sources
 
     metas = [compile_source(found)[0].meta for found in sources(path)]
-    result = {"extensions": [_described(meta) for meta in metas]}
+    result = {"extensions": [described(meta) for meta in metas]}
     blocked = [meta for meta in metas if meta.forbidden_apis or (strict and meta.flagged_apis)]
     problem = refusal(blocked[0].forbidden_apis or blocked[0].flagged_apis) if blocked else None
-    return Answer(result, human=(line for meta in metas for line in _check_lines(meta)), problem=problem)
+    return Answer(result, human=(line for meta in metas for line in check_lines(meta)), problem=problem)
 
 
 @app.command("build")
@@ -69,7 +69,7 @@ def build(
         artifact.write(out, inline_map=inline_map)
     meta = artifact.meta
     result = {
-        **_described(meta),
+        **described(meta),
         "hash": meta.hash,
         "source_hash": meta.source_hash,
         "bytes": len(artifact.code),
@@ -81,19 +81,6 @@ def build(
 
 def _cache_refused(what: str, file: str) -> None:
     note(f"cache: {what} {file[:16]} is not as this host left it; it was not used")
-
-
-@app.command("install")
-def install(
-    path: Annotated[Path, typer.Argument(help="An extension's folder with a package.json.")],
-    offline: Annotated[bool, typer.Option("--offline", help="Take packages from npm's cache only.")] = False,
-) -> Answer:
-    """Fetch an extension's own npm dependencies; no script of any package is run."""
-    from forestay.extensions import install as install_packages
-
-    done = install_packages(path, offline=offline)
-    result = {"installed": len(done.packages), "packages": list(done.packages), "locked": done.locked}
-    return Answer(result, human=[f"{len(done.packages)} packages"])
 
 
 @app.command("conform")
@@ -300,7 +287,7 @@ def _drift(meta: ArtifactMeta) -> dict[str, Any]:
     return found
 
 
-def _described(meta: ArtifactMeta) -> dict[str, Any]:
+def described(meta: ArtifactMeta) -> dict[str, Any]:
     def uses(listed: Any) -> list[dict[str, Any]]:
         return [{"api": u.api, "message": u.message, "locations": [str(at) for at in u.locations]} for u in listed]
 
@@ -318,7 +305,7 @@ def _described(meta: ArtifactMeta) -> dict[str, Any]:
     }
 
 
-def _check_lines(meta: ArtifactMeta) -> Iterator[str]:
+def check_lines(meta: ArtifactMeta) -> Iterator[str]:
     yield f"{meta.extension_id} {meta.manifest.version}: {meta.verdict}"
     yield f"  needs {', '.join(meta.capabilities_required) or 'nothing'}"
     for use in (*meta.forbidden_apis, *meta.flagged_apis):

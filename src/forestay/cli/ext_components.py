@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from forestay.cli.command import Group
-from forestay.cli.files import read_bytes
+from forestay.cli.files import read_bytes, write_file
 from forestay.cli.output import Answer
 
 app = Group("ext")
@@ -30,6 +30,6 @@ def wrap(
     if manifest is not None:
         carried = parse_manifest(canonical.decode(read_bytes(manifest)), manifest.name)
     component = wrapped(read_bytes(core), carried)
-    output.write_bytes(component)
+    write_file(output, component)
     result = {"file": output.name, "bytes": len(component), "carries": carried.extension_id if carried else None}
     return Answer(result, human=[f"{output.name}: {len(component)} bytes"])

@@ -1,4 +1,4 @@
-"""Reading the files that a command names: a failure says which file, why, and what to do about it."""
+"""Reading and writing the files that a command names: a failure says which file, why, and what to do about it."""
 
 from __future__ import annotations
 
@@ -53,6 +53,16 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
 def read_text(path: Path, limit: int | None = None, encoding: str | None = None) -> str:
     """The text of a file: UTF-8, what a byte order mark says, or `encoding`."""
     return decoded(read_bytes(path, limit), shown(path), encoding)
+
+
+def write_file(path: Path, content: str | bytes, *, with_folders: bool = False) -> None:
+    """Write what a command made where it was told to; `with_folders` makes those that are missing on the way."""
+    try:
+        if with_folders:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise Problem("io_failed", f"{path} cannot be written.", reason=error.strerror or "") from error
 
 
 def decoded(content: bytes, name: str, encoding: str | None = None) -> str:

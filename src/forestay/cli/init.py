@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from forestay.cli.command import answers
+from forestay.cli.files import write_file
 from forestay.cli.output import Answer
 from forestay.kernel import PROJECT_FILE, Problem
 
@@ -23,6 +24,8 @@ TEMPLATE = """\
 # host = "127.0.0.1"                     # another address needs a TLS proxy in front
 # port = 8787
 # public_url = ""                        # the address that others see, when a proxy stands in front; https: TLS cookies
+# hosts = []                             # further names that requests may be for, beside loopback names and public_url
+# trusted_proxies = []                   # whose X-Forwarded-Proto is believed: "127.0.0.1", "10.0.0.0/8"
 # access_log = false                     # true: one JSON line for each request, on standard error
 
 [http.limits]                            # what one client, one key and all of them may take; times are seconds
@@ -58,20 +61,26 @@ TEMPLATE = """\
 # service_name = "forestay"
 
 [models]
-# default = "local"                      # offline; or "openai:MODEL[@BASE_URL]", "anthropic:MODEL", "scripted:FILE"
+# default = "local"                      # offline; or an entry's name, "ollama:MODEL", "openai:MODEL[@BASE_URL]" …
 # embedder = ""                          # "minilm" finds facts by their meaning too (the extra `embeddings`)
+# trusted_keys = []                      # your own file only: keys that projects may send, as `model trust` writes them
 
 [models.classes]                         # another model for a class of work
 # reasoning = "openai:MODEL"
 
-# [models.entries.router]                # a model under a name of your own: default = "router"
+[models.agents]                          # another model for one agent, by its id
+# "core.forestay.assistant" = "router"
+
+# [models.entries.router]                # a model under a name of your own, as `forestay model add router` writes it
 # model = "vendor/model"                 # as its server calls it
-# provider = "openai"                    # the protocol: "openai" (chat completions) or "anthropic"
-# base_url = "https://host/v1"           # empty: the provider's own address
+# provider = "openai"                    # openai, anthropic, ollama, lmstudio, llamacpp or openrouter
+# base_url = "https://host/v1"           # another server that speaks the provider's protocol; empty: its own address
 # api_key_env = "ROUTER_API_KEY"         # the variable that holds the key; empty: none is sent to a base_url
 # context_window = 131072                # tokens; what is known of the model, else 8192
+# capabilities = ["structured-output"]   # what it can do, for nodes that ask for it
 # max_output_tokens = 8192
 # headers = { X-Title = "my project" }   # sent with every request
+# price = { input = 1.25, output = 10 }  # USD for a million tokens; budgets count with it
 
 [agents]
 # paths = []                             # agent manifests: files, or folders of *.json and *.toml
@@ -79,10 +88,16 @@ TEMPLATE = """\
 # mode = "prompt"                        # tools that change something: strict, prompt or permissive
 # allow = []                             # tools that need no approval: "write", "ext:NAME/*", "workflow:*"
 # deny = []                              # tools that nobody may call
+# fetch = []                             # hosts that agents may reach with `fetch`: "api.example.com", "*.example.org"
+
+[prompts]
+# paths = []                             # prompt templates that every tenant may use: files, or folders of *.json
+# observability = "hashed"               # what a run's log tells of a prompt: "off", "hashed", or "full" with its text
+# defaults = {}                          # where nobody names another: { system = "prompt:house-style@1.0.0" }
 
 [workflows]
 # paths = []                             # folders of workflow documents
-# nodes = []                             # Python files with node types of your own; executed when a person trusts them
+# nodes = []                             # Python files and folders of WASM packs with node types; run when trusted
 # max_loop_iterations = 10000            # the most that `maxLoopbackIterations` of a document may ask for
 
 [budgets]
@@ -106,6 +121,10 @@ TEMPLATE = """\
 # input = 1.25
 # output = 10.0
 
+[retention]                              # of ended runs, in days since they ended; without a number: for ever
+# seal_after_days = 30                   # into compressed archives, which everybody reads as before
+# remove_after_days = 365                # heads and hashes stay; who reads one hears what was removed, and when
+
 [deployments]
 # gates = []                             # what a promotion to active needs; the first that fits the agent holds
 
@@ -116,14 +135,35 @@ TEMPLATE = """\
 # pass_score = 0.9                       # or one with at least this score
 # auto_rollback = 0.8                    # a canary whose live-shadow score is lower goes back by itself
 
+# [mailboxes.orders]                     # unread mail of it starts workflows: forestay trigger subscribe email …
+# host = "imap.example.com"
+# user = "orders"
+# password_env = "ORDERS_PASSWORD"       # the variable that has the password
+# port = 993
+# tls = "implicit"                       # or "starttls"; "none" only on this machine
+# folder = "INBOX"
+# poll_seconds = 30.0
+# senders = ["*@example.com"]            # who may start a workflow; without a list, everybody who writes
+# authenticated_by = "mx.example.com"    # the server whose `Authentication-Results` say that a sender is real
+# tenant = "default"
+
 [evaluations]
 # judge = "default"                      # the model that grades by a rubric; without it, rubrics are refused
+
+# [oauth.providers.NAME]                 # an authorization server: `forestay credential authorize NAME`
+# auth_url = "https://auth.example.com/authorize"
+# token_url = "https://auth.example.com/token"
+# client_id = "forestay"                 # people come back to http.public_url + /host/v1/oauth/callback
+# client_secret_env = ""                 # the variable with the client's secret, where it has one
+# scopes = []
+# audiences = ["api.example.com"]        # where its tokens may go
 
 [extensions]
 # paths = []                             # extensions, or folders of them; each is loaded when a person trusts it
 # tool_words = ""                        # a JSON file with the wording of the built-in tools; empty: our own
 # unprotected = []                       # what `forestay doctor` lists as protected, lifted: by its name or path
 # build_seconds = 60.0                   # how long compiling one extension may take
+# flags = {}                             # what extensions' own flags stand at: {ssh = "harbour"}
 
 [extensions.policy]
 # mode = "prompt"                        # what nobody decided: strict denies, prompt asks, permissive allows
@@ -156,6 +196,10 @@ TEMPLATE = """\
 # call_seconds = 60.0                    # how long a call may hear nothing; progress starts the time again
 # idle_seconds = 300.0                   # after which a server that nobody uses is stopped
 
+# [a2a.peers.NAME]                       # an A2A agent that the node `core.a2a.invoke` gives tasks to
+# url = "https://agents.example.com"     # where `/.well-known/agent-card.json` is
+# credential = ""                        # the id of a credential that goes along; see `forestay credential`
+
 [output]
 # format = "json"                        # "human" or "json"; default: by the terminal
 """
@@ -172,11 +216,7 @@ def init(
         raise Problem(
             "already_exists", f"There is a {PROJECT_FILE} already.", at=str(file), fix="Use --force to write over it."
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(TEMPLATE, "utf-8")
-    except OSError as error:
-        raise Problem("io_failed", f"{file} cannot be written.", reason=error.strerror or "") from error
+    write_file(file, TEMPLATE, with_folders=True)
     return Answer({"file": str(file)}, human=[_NEXT.format(file=file)])
 
 

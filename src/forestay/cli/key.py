@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from forestay.cli.command import Group
-from forestay.cli.connection import Connection, connected
+from forestay.cli.connection import Connection, connected, reading
 from forestay.cli.output import Answer
 
 app = Group("key")
@@ -38,7 +38,7 @@ async def create(
     return Answer(made, human=[made["apiKey"], "Keep it: it is shown once."])
 
 
-@app.command("list", using=connected)
+@app.command("list", using=reading)
 async def list_(host: Connection) -> Answer:
     """The tenant's keys."""
     found = await host.get("/host/v1/keys")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +12,13 @@ import msgspec
 import typer
 
 from forestay.cli.command import Group
-from forestay.cli.data_folder import Data, announced, data_folder, existing_ledger, ledger_address, opened_ledger
-from forestay.cli.files import read_bytes
+from forestay.cli.data_folder import Data, announced, data_folder, existing_ledger, ledger_address
+from forestay.cli.files import read_bytes, write_file
 from forestay.cli.output import Answer, choice, console, note
 from forestay.kernel import Problem, canonical, iso
 
 if TYPE_CHECKING:
-    from forestay.kernel import Head, Ledger, Record, Verification
+    from forestay.kernel import Fault, Head, Ledger, Record, Verification
 
 app = Group("ledger")
 
@@ -35,10 +35,10 @@ async def tail(
     ] = False,
 ) -> Answer | None:
     """The last records of all streams, oldest first."""
-    records = await _last(ledger, prefix, count)
+    records, position = await _last(ledger, prefix, count)
     if not follow:
         return Answer({"records": records}, human=map(_line, records))
-    await _follow(ledger, prefix, records)
+    await _follow(ledger, prefix, records, position)
     return None
 
 
@@ -68,15 +68,74 @@ async def verify(
     trusted: Annotated[
         Path | None, typer.Option(help="Heads you trust: what `ledger show --json` printed before.")
     ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Signed checkpoints, as `ledger checkpoints` wrote them: nothing before is new.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="With --checkpoint: believe only this public key, in PEM; default: the file's.")
+    ] = None,
 ) -> Answer:
     """Check every record against its hash and every chain for gaps; name the first fault of each stream."""
+    if checkpoint is not None:
+        return await _against(ledger, checkpoint, key)
     found = await ledger.verify(prefix, _trusted_heads(trusted))
-    problem = None
+    return Answer(found, human=_verification(found), problem=_broken(found.faults))
+
+
+async def _against(ledger: Ledger, file: Path, key: Path | None) -> Answer:
+    """Whether the ledger holds, and is the one whose checkpoints the file has."""
+    from forestay.kernel import CheckpointBundle, PublicKey, check_bundle
+
+    bundle = canonical.decode(read_bytes(file), CheckpointBundle)
+    believed = PublicKey.read(read_bytes(key).decode(errors="replace")) if key is not None else None
+    found = await ledger.verify()
     if not found.ok:
-        first = found.faults[0]
-        message = f"{first.stream} at sequence {first.seq}: {first.what}."
-        problem = Problem("chain_broken", message, stream=first.stream, seq=first.seq, faults=len(found.faults))
-    return Answer(found, human=_verification(found), problem=problem)
+        return Answer({"chains": found}, human=_verification(found), problem=_broken(found.faults))
+    signed = await check_bundle(ledger, bundle, believed)
+    lines = [*_verification(found), *(f"  {one.stream} at sequence {one.seq}: {one.what}" for one in signed.faults)]
+    if not signed.faults:
+        lines.append(
+            f"{signed.checkpoints} checkpoints of the key {signed.key_id} hold: they cover {signed.entries} entries of "
+            f"the audit log and {signed.records} records of other streams."
+        )
+    return Answer({"chains": found, "checkpoints": signed}, human=lines, problem=_broken(signed.faults))
+
+
+def _broken(faults: Sequence[Fault]) -> Problem | None:
+    if not faults:
+        return None
+    first = faults[0]
+    message = f"{first.stream} at sequence {first.seq}: {first.what}."
+    return Problem("chain_broken", message, stream=first.stream, seq=first.seq, faults=len(faults))
+
+
+@app.command("checkpoints")
+async def checkpoints(
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="A file; without one, stdout.")] = None,
+    sign: Annotated[
+        bool, typer.Option("--sign", help="Sign what is new before; a host that runs does that by itself.")
+    ] = False,
+    data: Data = None,
+) -> Answer | None:
+    """Write the signed checkpoints of the audit log, to be kept where nobody who has the ledger can write."""
+    from forestay.kernel import SystemClock, export_checkpoints
+
+    folder = data_folder(data)
+    async with existing_ledger(data) as ledger:
+        if sign and announced(folder) is None:
+            from forestay.host import audit_of
+
+            while await audit_of(folder, ledger).checkpoint():
+                pass
+        bundle = await export_checkpoints(ledger, SystemClock().now_ms())
+    text = msgspec.json.format(msgspec.json.encode(bundle), indent=2) + b"\n"
+    if output is None:
+        sys.stdout.buffer.write(text)
+        return None
+    write_file(output, text)
+    count = len(bundle.checkpoints)
+    line = f"{count} checkpoints of the key {bundle.signing_key.key_id} written to {output.name}."
+    return Answer({"checkpoints": count, "keyId": bundle.signing_key.key_id, "file": output.name}, human=[line])
 
 
 @app.command("export", using=existing_ledger)
@@ -106,7 +165,9 @@ async def import_(
         raise Problem(
             "state_conflict", f"A host runs here ({address}) and would not see it.", fix="Stop `forestay up` first."
         )
-    async with opened_ledger(data) as ledger:
+    from forestay.kernel import Ledger
+
+    async with Ledger.open(ledger_address(data, make=True, fix=""), sole=True) as ledger:
         with file.open("rb") as lines:
             return {"records": await ledger.import_lines(lines)}
 
@@ -137,20 +198,23 @@ def _place(text: str, *, make: bool) -> Path | str:
     return ledger_address(Path(text), make=make, fix="Name the data folder that has it.")
 
 
-async def _last(ledger: Ledger, prefix: str, count: int) -> list[Record]:
-    """The newest `count` records under `prefix`: read backwards in growing steps until there are enough."""
+async def _last(ledger: Ledger, prefix: str, count: int) -> tuple[list[Record], int]:
+    """The newest `count` records under `prefix`, read backwards in growing steps until there are enough.
+
+    With them comes the position up to which was read: what is written later comes after it.
+    """
     end = await ledger.position()
     reach = count
     while True:
         after = max(0, end - reach)
         page = await ledger.read_all(prefix, after, reach + 1)
         if len(page) >= count or after == 0:
-            return [record for _, record in page[-count:]] if count else []
+            return [record for _, record in page[-count:]] if count else [], page[-1][0] if page else end
         reach *= 4
 
 
-async def _follow(ledger: Ledger, prefix: str, records: list[Record]) -> None:
-    """Print as records come, until the reader goes away or presses Ctrl-C."""
+async def _follow(ledger: Ledger, prefix: str, records: list[Record], position: int) -> None:
+    """Print `records`, then what comes after `position`, until the reader goes away or presses Ctrl-C."""
     screen = console() if choice().format == "human" else None
 
     def tell(record: Record) -> None:
@@ -162,7 +226,7 @@ async def _follow(ledger: Ledger, prefix: str, records: list[Record]) -> None:
 
     for record in records:
         tell(record)
-    async for _, record in ledger.follow_all(prefix, poll=0.25):
+    async for _, record in ledger.follow_all(prefix, position, poll=0.25):
         tell(record)
         await asyncio.sleep(0)
 
@@ -198,5 +262,9 @@ def _whole(record: Record) -> str:
 
 def _verification(found: Verification) -> Iterator[str]:
     yield f"{found.records} records in {found.streams} streams hold." if found.ok else "The ledger does not hold:"
+    if found.sealed:
+        yield f"  {found.sealed} of them are in archives."
+    if found.removed:
+        yield f"  {found.removed} more were removed by a policy; their hashes lead to the heads."
     for fault in found.faults:
         yield f"  {fault.stream} at sequence {fault.seq}: {fault.what}"

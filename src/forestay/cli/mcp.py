@@ -177,11 +177,12 @@ async def call(
 
 @app.command("remove", using=project)
 async def remove(project: Project, name: Name, root: RootFolder = Path()) -> Answer:
-    """Take a server out of .mcp.json, and its approval and its pins back."""
+    """Take a server out of .mcp.json, its approval and its pins back, and forget who is signed in at it."""
     from forestay.extensions import MCP_FILE, write_entry
 
     server = project.servers.named(name)
     await project.suite.pins.withdraw(server)
+    project.suite.tokens.forget(server)
     if server.origin == MCP_FILE:
         write_entry(root, name, None)
     else:

@@ -204,9 +204,14 @@ def _scalar(value: Any) -> str:
     return printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
+_SAID_WHOLE = ("capability_denied",)
+"""Problems whose message says everything to a person: a denial is one message. The details are for programs."""
+
+
 def _print_problem(problem: Problem) -> None:
     error = problem.as_lafs()
-    details = {key: value for key, value in error["details"].items() if key not in ("problem", "fix")}
+    hidden = error["details"].keys() - {"at"} if problem.key in _SAID_WHOLE else {"problem", "fix"}
+    details = {key: value for key, value in error["details"].items() if key not in hidden}
     lines = [f"Problem: {printable(error['message'])}"]
     for key, value in details.items():
         if isinstance(value, list) and value and all(isinstance(item, str) for item in value):

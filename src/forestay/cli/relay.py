@@ -16,6 +16,7 @@ import typer
 from forestay.cli.command import Group
 from forestay.cli.data_folder import Data, data_folder, ledger_address
 from forestay.cli.files import STDIN, read_bytes, read_text
+from forestay.cli.model_trust import with_trusted_keys
 from forestay.cli.output import Answer, choice, note
 from forestay.kernel import HOST_SECRET, Problem, config, derive, iso, kept_in, kept_secret, make_folder, printable
 
@@ -44,6 +45,8 @@ async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIt
     from forestay.relay import Relay
 
     settings = config.load().config
+    if model is not None:
+        settings = await with_trusted_keys(settings, only=model)
     path = ledger_address(data, make=make, fix="Ingest or ask something first, or give --data.")
     beside = path if isinstance(path, Path) else data_folder(data) / "ledger.db"
     make_folder(beside.parent)

@@ -1,19 +1,20 @@
-"""Runs: start, list, show, watch, answer, cancel, fork, compare, replay."""
+"""Runs: start, list, show, watch, answer, cancel, fork, retry, compare, replay."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, get_args
 
 import typer
+from msgspec import convert
 
 from forestay.cli.command import Group
-from forestay.cli.connection import Connection, connected, json_argument, json_object, names_file
+from forestay.cli.connection import Connection, connected, json_argument, json_object, names_file, reading
 from forestay.cli.output import Answer, choice, note
 from forestay.cli.run_compare import differences
 from forestay.cli.run_outcome import answering, divergence, failure, not_cancelled
 from forestay.cli.run_text import coloured, show_diff, show_events, show_list, show_results, show_run, shown, text
 from forestay.kernel import Problem
-from forestay.runs import TERMINAL, RunStatus
+from forestay.runs import TERMINAL, RunEvent, RunStatus, Sort, retry_point
 
 app = Group("run")
 
@@ -55,27 +56,43 @@ async def start(
     return Answer(made, human=lambda console: console.print(f"{made['runId']}  {coloured(made['status'])}"))
 
 
-@app.command("list", using=connected)
+@app.command("list", using=reading)
 async def list_(
     host: Connection,
     status: Annotated[list[str] | None, typer.Option(help="Only runs with this status; may be repeated.")] = None,
     workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only runs with this tag.")] = None,
+    search: Annotated[
+        str, typer.Option("--search", "-s", help="Words of the inputs, a workflow, a tag, an error or an id.")
+    ] = "",
+    since: Annotated[str | None, typer.Option(help="Only runs from this moment on, RFC 3339.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only runs before this moment, RFC 3339.")] = None,
+    sort: Annotated[Sort, typer.Option(help="What comes first.")] = "newest",
     limit: Annotated[int, typer.Option(min=1, max=200, help="At most so many.")] = 20,
-    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
+    start: Annotated[int, typer.Option(min=0, help="The place of the first one shown.")] = 0,
 ) -> Answer:
-    """Runs, newest first."""
+    """Find runs, the newest first."""
     if unknown := [name for name in status or () if name not in get_args(RunStatus)]:
         known = ", ".join(get_args(RunStatus))
         raise Problem(
             "invalid_usage", f"No run has the status {unknown[0]}.", at="--status", fix=f"Use one of: {known}."
         )
-    wanted = ",".join(status) if status else None
-    found = await host.get("/v1/runs", status=wanted, workflowId=workflow, tag=tag, limit=limit, cursor=cursor)
-    return Answer(found, human=lambda console: show_list(console, found))
+    wanted: dict[str, Any] = {
+        "q": search or None,
+        "status": ",".join(status) if status else None,
+        "workflowId": workflow,
+        "tag": tag,
+        "since": since,
+        "until": until,
+        "sort": sort,
+        "start": start,
+        "limit": limit,
+    }
+    found = await host.get("/host/v1/runs", **wanted)
+    return Answer(found, human=lambda console: show_list(console, found, start))
 
 
-@app.command("show", using=connected)
+@app.command("show", using=reading)
 async def show(host: Connection, run: RunId) -> Answer:
     """Where a run stands, node by node."""
     standing = await host.get(f"/v1/runs/{run}")
@@ -237,6 +254,24 @@ async def fork(
     return Answer(made, human=lambda console: console.print(f"{made['runId']}  from {run} at {at}"))
 
 
+@app.command("retry", using=connected)
+async def retry(
+    host: Connection,
+    run: RunId,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end.")] = False,
+) -> Answer:
+    """Do a failed run's failed node anew, and all after it, as a run of its own; what was done before stays done."""
+    point = retry_point(convert(await _events(host, run), list[RunEvent]))
+    if point is None:
+        fix = f"`forestay run show {run}` says where it stands."
+        raise Problem("state_conflict", "No node of this run failed, so none can be tried again.", runId=run, fix=fix)
+    made = await host.post(f"/v1/runs/{run}:fork", {"mode": "branch", "fromSeq": point.sequence})
+    if wait:
+        return await _waited(host, made["runId"])
+    await _say_who_goes_on(host, made["runId"])
+    return Answer(made, human=lambda console: console.print(f"{made['runId']}  from {text(point.node_id)} of {run}"))
+
+
 @app.command("replay", using=connected)
 async def replay(
     host: Connection,
@@ -254,7 +289,7 @@ async def replay(
     )
 
 
-@app.command("diff", using=connected)
+@app.command("diff", using=reading)
 async def diff(
     host: Connection,
     run: RunId,

@@ -68,13 +68,25 @@ def _trace(node: dict[str, Any]) -> list[str]:
     return [str(line) for line in found] if isinstance(found, list) else []
 
 
-def show_list(console: Console, found: dict[str, Any]) -> None:
-    for run in found["runs"]:
-        console.print(f"{run['runId']:<32} {coloured(run['status'], 16)} {run['createdAt']}  {text(run['workflowId'])}")
+_LIST = "{:<30} {:<16} {:<19} {:>8}  {}"
+
+
+def show_list(console: Console, found: dict[str, Any], start: int = 0) -> None:
+    """Runs under a heading: when they began (UTC), how long they took, and what they were asked."""
+    from forestay.cli.run_view import span
+
     if not found["runs"]:
         console.print("No runs.")
-    if found.get("nextCursor"):
-        console.print(f"[dim]more: --cursor {text(found['nextCursor'])}[/dim]")
+        return
+    console.print(f"[dim]{_LIST.format('RUN', 'STATUS', 'STARTED (UTC)', 'TOOK', 'WORKFLOW  QUESTION')}[/dim]")
+    for run in found["runs"]:
+        took = span(run["tookMs"]) if run.get("tookMs") is not None else "–"
+        about = "  ".join(part for part in (text(run["workflowId"]), text(one_line(run.get("title") or ""))) if part)
+        status = coloured(run["status"], 16)
+        began = text(run["createdAt"])[:19].replace("T", " ")
+        console.print(f"{run['runId']:<30} {status} {began:<19} {took:>8}  {about}")
+    if found["total"] > start + len(found["runs"]):
+        console.print(f"[dim]{found['total']} in all; more: --start {start + len(found['runs'])}[/dim]")
 
 
 def show_events(console: Console, events: list[dict[str, Any]]) -> None:

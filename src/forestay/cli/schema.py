@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from forestay.cli.command import Group
+from forestay.cli.files import write_file
 from forestay.cli.output import Answer
 from forestay.kernel import Problem
 
@@ -47,9 +48,7 @@ def export(folder: Annotated[Path, typer.Argument(help="Where the files go.")]) 
     """Write every schema as CONTRACT/NAME.json."""
     written = []
     for name, schema in sorted(_all().items()):
-        path = folder / f"{name}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_pretty(schema) + "\n", "utf-8")
+        write_file(folder / f"{name}.json", _pretty(schema) + "\n", with_folders=True)
         written.append(f"{name}.json")
     return {"files": written}
 

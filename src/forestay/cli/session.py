@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from forestay.cli.command import Group
-from forestay.cli.connection import Connection, connected
-from forestay.cli.files import read_bytes
+from forestay.cli.connection import Connection, connected, reading
+from forestay.cli.files import read_bytes, write_file
 from forestay.cli.output import Answer, note
 from forestay.cli.session_text import entry_line, session_line
 from forestay.kernel import Problem
@@ -36,7 +36,7 @@ async def found(host: Connection, named: str) -> str:
     raise Problem("not_found", f"There is no session {named[:80]}.", fix="`forestay session list` names them.")
 
 
-@app.command("list", using=connected)
+@app.command("list", using=reading)
 async def list_(
     host: Connection, limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=1000)] = 20
 ) -> Answer:
@@ -45,7 +45,7 @@ async def list_(
     return Answer(listed, human=map(session_line, listed["sessions"]))
 
 
-@app.command("show", using=connected)
+@app.command("show", using=reading)
 async def show(
     host: Connection,
     session: SessionId,
@@ -84,7 +84,7 @@ async def fork(
     return Answer(made, human=[made["sessionId"]])
 
 
-@app.command("export", using=connected)
+@app.command("export", using=reading)
 async def export(
     host: Connection,
     session: SessionId,
@@ -95,7 +95,7 @@ async def export(
     if to is None:
         sys.stdout.write(made["file"])
         return None
-    to.write_text(made["file"], "utf-8")
+    write_file(to, made["file"])
     lines = made["file"].count("\n")
     return Answer({"sessionId": made["sessionId"], "file": str(to), "lines": lines}, human=[f"{lines} lines in {to}"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,12 +49,6 @@ def answered_by(reader: Callable[[str], Awaitable[str]]) -> Iterator[None]:
         _reader.pop()
 
 
-def expected(weighed: Any) -> str:
-    """The expected loss of both answers, in one line."""
-    costs = f"granting costs {weighed.loss_grant:.3g}, denying {weighed.loss_deny:.3g}"
-    return f"expected loss: {costs}; {weighed.effect} costs less (P(malicious) = {weighed.probability:.3g})"
-
-
 async def permission(asks: dict[str, Any]) -> dict[str, Any]:
     """The answer to a capability prompt of a run, as its interrupt takes it."""
     about = asks["artifactData"]
@@ -62,12 +56,11 @@ async def permission(asks: dict[str, Any]) -> dict[str, Any]:
     sys.stderr.write("\n" + "\n  ".join(one_line(str(text)) for text in lines) + "\n")
     if about.get("sandbox"):
         sys.stderr.write(f"  {one_line(str(about['sandbox']))}\n")
-    loss = about.get("loss")
-    if loss:
-        costs = f"granting costs {loss['lossGrant']:.3g}, denying {loss['lossDeny']:.3g}"
-        sys.stderr.write(f"  expected loss: {costs}; {one_line(str(loss['advice']))} costs less\n")
+    loss = about.get("loss") or {}
+    if loss.get("words"):
+        sys.stderr.write(f"  {one_line(str(loss['words']))}\n")
     wider = (about.get("choices") or {}).get("everything")
-    said = await _allowed(wider["means"] if isinstance(wider, dict) else None)
+    said = await _allowed(wider["means"] if isinstance(wider, dict) else None, loss.get("arithmetic") or ())
     answer: dict[str, Any] = {"action": "accept" if said.allow else "reject", "remember": said.remember}
     if said.everything:
         answer["everything"] = True
@@ -105,10 +98,16 @@ class _Said(NamedTuple):
     seconds: int | None = None
 
 
-async def _allowed(wider: str | None) -> _Said:
-    """Whether the person allows it, how far and for how long; `wider` says what a yes to everything opens (P16)."""
+async def _allowed(wider: str | None, arithmetic: Sequence[str] = ()) -> _Said:
+    """Whether the person allows it, how far and for how long; `wider` says what a yes to everything opens (P16).
+
+    `arithmetic` is what the risk was reckoned from; one key shows it.
+    """
     all_of_it = "[e]verything, " if wider is not None else ""
-    reply = await asked(f"Allow? [o]nce, [y]es for this session, [a]lways, {all_of_it}[n]o, ne[v]er: ")
+    why = ", [?] why" if arithmetic else ""
+    question = f"Allow? [o]nce, [y]es for this session, [a]lways, {all_of_it}[n]o, ne[v]er{why}: "
+    while (reply := await asked(question)) == "?" and arithmetic:
+        sys.stderr.write("".join(f"    {one_line(str(line))}\n" for line in arithmetic))
     everything = reply == "e" and wider is not None
     if everything:
         sys.stderr.write(f"  {one_line(str(wider))}\n")
@@ -148,9 +147,12 @@ class TerminalConsent:
         sys.stderr.write(f"\n{one_line(asks)}\n  {one_line(_reach(question))}\n")
         if question.note:
             sys.stderr.write(f"  {one_line(question.note)}\n")
-        if question.weighed is not None:
-            sys.stderr.write(f"  {expected(question.weighed)}\n")
+        weighed = question.weighed
+        if weighed is not None:
+            sys.stderr.write(f"  {one_line(weighed.words)}\n")
         wider = everything(question)
-        said = await _allowed(wider["means"] if wider is not None else None)
+        said = await _allowed(
+            wider["means"] if wider is not None else None, weighed.arithmetic if weighed is not None else ()
+        )
         expires = SystemClock().now_ms() + said.seconds * 1000 if said.seconds else None
         return Answer(said.allow, said.remember, expires_ms=expires, everything=said.everything)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from forestay.cli.command import Group
-from forestay.cli.connection import Connection, connected, json_object
+from forestay.cli.connection import Connection, connected, json_object, reading
 from forestay.cli.output import Answer
 
 _PATH = "/host/v1/trigger-subscriptions"
@@ -16,7 +16,7 @@ app = Group("trigger")
 Subscription = Annotated[str, typer.Argument(help="The subscription's id.")]
 
 
-@app.command("list", using=connected)
+@app.command("list", using=reading)
 async def list_(host: Connection) -> Answer:
     """The subscriptions of the tenant."""
     found = await host.get(_PATH)
@@ -26,18 +26,31 @@ async def list_(host: Connection) -> Answer:
 @app.command("subscribe", using=connected)
 async def subscribe(
     host: Connection,
-    source: Annotated[Literal["queue", "webhook"], typer.Argument(help="Where the events come from.")],
+    source: Annotated[
+        Literal["queue", "webhook", "schedule", "email", "form"], typer.Argument(help="Where the events come from.")
+    ],
     workflow: Annotated[str, typer.Argument(help="The workflow that they start.")],
     member: Annotated[str | None, typer.Option(help="The member of the roster whose run it is.")] = None,
     attempts: Annotated[int, typer.Option(min=1, max=100, help="Tries before an event is a dead letter.")] = 5,
     backoff: Annotated[
         Literal["none", "fixed", "exponential"], typer.Option(help="How the pause between tries grows.")
     ] = "exponential",
+    cron: Annotated[str, typer.Option(help="With schedule: when, as a cron expression.")] = "",
+    timezone: Annotated[str, typer.Option(help="With schedule: the zone of --cron.")] = "UTC",
+    inputs: Annotated[str | None, typer.Option(help="With schedule: inputs as JSON, @file or -.")] = None,
+    mailbox: Annotated[str, typer.Option(help="With email: a mailbox of the settings.")] = "",
 ) -> Answer:
     """Let events of a source start a workflow; the secret of a webhook is shown once."""
     retry = {"maxAttempts": attempts, "backoff": backoff}
     wanted = {"source": source, "workflowId": workflow, "retryPolicy": retry}
-    made = await host.post(_PATH, wanted | ({"rosterId": member} if member else {}))
+    told = {
+        "rosterId": member,
+        "cron": cron,
+        "timezone": timezone if cron else None,
+        "inputs": json_object(inputs, "--inputs"),
+        "mailbox": mailbox,
+    }
+    made = await host.post(_PATH, wanted | {name: value for name, value in told.items() if value})
     return Answer(made, human=_bound(made))
 
 
@@ -75,7 +88,7 @@ async def deliver(
     return Answer(made, human=[_delivery(made)])
 
 
-@app.command("deliveries", using=connected)
+@app.command("deliveries", using=reading)
 async def deliveries(
     host: Connection,
     state: Annotated[
@@ -99,14 +112,16 @@ async def redrive(
 
 def _bound(made: dict[str, Any]) -> Iterator[str]:
     yield _line(made["subscription"])
-    yield f"  events go to  POST {made['binding']['path']}"
+    if "path" in made["binding"]:
+        form = made["subscription"]["source"] == "form"
+        yield f"  {'the form is at' if form else 'events go to '} {'' if form else 'POST '}{made['binding']['path']}"
     if "secret" in made["binding"]:
         yield f"  secret        {made['binding']['secret']}  (shown once)"
 
 
 def _line(item: dict[str, Any]) -> str:
-    member = f"  {item['rosterId']}" if "rosterId" in item else ""
-    return f"{item['subscriptionId']}  {item['source']:<8} {item['state']:<14} {item['workflowId']}{member}"
+    more = "".join(f"  {item[name]}" for name in ("cron", "mailbox", "rosterId") if name in item)
+    return f"{item['subscriptionId']}  {item['source']:<8} {item['state']:<14} {item['workflowId']}{more}"
 
 
 def _delivery(item: dict[str, Any]) -> str:

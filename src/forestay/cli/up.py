@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -13,8 +14,9 @@ import typer
 
 from forestay.cli.command import answers
 from forestay.cli.data_folder import announce, announced
+from forestay.cli.model_trust import with_trusted_keys
 from forestay.cli.output import Answer, say
-from forestay.kernel import Problem, config, kept_in, redact
+from forestay.kernel import OPERATOR, Problem, config, kept_in, redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,10 +36,13 @@ def up(
         str | None, typer.Option(help="The ledger's address, postgresql://…; default: data.ledger.")
     ] = None,
     standby: Annotated[
-        bool, typer.Option("--standby", help="While another host is up, wait; take over when it is gone.")
+        bool, typer.Option("--standby", help="While another host has the data folder, wait; take over when it is gone.")
     ] = False,
     new_secret: Annotated[
         bool, typer.Option("--new-secret", help="Go on with another secret than the ledger knows: the old one is lost.")
+    ] = False,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Answer callers and carry no runs: `forestay worker` does, elsewhere.")
     ] = False,
     workflows: Annotated[Path | None, typer.Option(help="A folder of workflow documents to load.")] = None,
     strict: Annotated[
@@ -68,6 +73,7 @@ def up(
         trust_nodes=trust,
         standby=standby,
         new_secret=new_secret,
+        room=0 if no_worker else None,
         workflows=(workflows,) if workflows else (),
         strict=strict,
     )
@@ -87,6 +93,7 @@ async def _serve(options: Options, address: str, port: int, trust: bool, show_ke
 
     if options.config.http.access_log:
         log_requests(sys.stderr)
+    options = msgspec.structs.replace(options, config=await with_trusted_keys(options.config))
     result: dict[str, Any] = {}
 
     async def prepare(serving: Serving) -> None:
@@ -95,11 +102,14 @@ async def _serve(options: Options, address: str, port: int, trust: bool, show_ke
             await serving.host.extensions.trust.give(serving.host.root)
         result.update(
             url=serving.url,
-            **await _first_key(serving.services.keys, options.folder, shown=show_key or sys.stdout.isatty()),
+            **await first_key(serving.services.keys, options.folder, shown=show_key or sys.stdout.isatty()),
             data=str(options.folder),
             ledger=redact(str(options.ledger)),
+            name=serving.host.about["name"],
             model=serving.host.models.default.name,
             workflows=list(serving.host.workflows),
+            startable=await _startable(serving.host),
+            elsewhere=options.data is not None,
             leftOut=msgspec.to_builtins(serving.host.left_out),
             unloadable=await _unloadable(serving.host),
             untrusted=await serving.host.extensions.untrusted(),
@@ -126,7 +136,7 @@ async def _unloadable(host: Host) -> dict[str, Any] | None:
     return {"paths": paths, "reason": problem.message, "fix": problem.details["fix"]}
 
 
-async def _first_key(keys: Keys, folder: Path, *, shown: bool) -> dict[str, Any]:
+async def first_key(keys: Keys, folder: Path, *, shown: bool) -> dict[str, Any]:
     """Make sure that somebody can sign in. `key` is the text of a key that was just made, and only where it is `shown`:
     what is printed without a terminal ends in a log. A key that was given is never repeated."""
     file = folder / FIRST_KEY
@@ -153,7 +163,7 @@ def _keep(file: Path, text: str) -> None:
 
 def _lines(result: dict[str, Any]) -> Iterator[str]:
     yield f"forestay is up. Console: {result['url']}/"
-    yield from _key_lines(result)
+    yield from key_lines(result)
     yield f"  data       {result['data']}"
     if "://" in result.get("ledger", ""):
         yield f"  ledger     {result['ledger']}"
@@ -183,7 +193,7 @@ def model_line(name: str) -> str:
     return name
 
 
-def _key_lines(result: dict[str, Any]) -> list[str]:
+def key_lines(result: dict[str, Any]) -> list[str]:
     if result["keyFrom"] == "environment":
         return ["  key        the one in FORESTAY_API_KEY"]
     if result["keyFrom"] == "new":
@@ -202,17 +212,30 @@ def _key_lines(result: dict[str, Any]) -> list[str]:
     ]
 
 
+async def _startable(host: Host) -> str | None:
+    """A workflow of the project that can be started as it is: it wants no inputs."""
+    for name in host.workflows:
+        document = await host.runs.get_workflow(name, OPERATOR)
+        if not any(item.get("required") and "defaultValue" not in item for item in document.get("variables", ())):
+            return name
+    return None
+
+
 def _to_try(result: dict[str, Any]) -> list[str]:
-    key, command = result["key"], called_as()
+    """Lines that can be typed as they are in another terminal of this folder."""
+    key = result["key"]
+    if not key and result["keyFrom"] == "file":
+        key = f"$(cat {shlex.quote(result['keyFile'])})"
     with_key = f"FORESTAY_API_KEY={key} " if key else ""
-    lines = [
+    elsewhere = f" --url {result['url']}" if result["elsewhere"] else ""
+    tried = f'ask "List the files of this folder."{elsewhere}'
+    if result["startable"]:
+        tried = f"run start {shlex.quote(result['startable'])} --wait{elsewhere}"
+    return [
         f"open {result['url']}/ and sign in with the key",
-        f'{with_key}{command} ask "List the files of this folder."',
+        f"{with_key}{called_as()} {tried}",
         f'curl -H "Authorization: Bearer {key or "$FORESTAY_API_KEY"}" {result["url"]}/v1/runs',
     ]
-    if result["workflows"]:
-        lines[1] = f"{with_key}{command} run start {result['workflows'][0]} --wait"
-    return lines
 
 
 def called_as() -> str:

@@ -14,7 +14,7 @@ from forestay.cli.command import Group
 from forestay.cli.connection import Connection, Data, Key, Url, connected, names_file
 from forestay.cli.data_folder import opened_ledger
 from forestay.cli.ext_project import OnlyShow, Withdraw, decide_trust
-from forestay.cli.files import read_bytes
+from forestay.cli.files import read_bytes, write_file
 from forestay.cli.output import Answer
 from forestay.kernel import Problem, canonical, config
 
@@ -109,7 +109,7 @@ async def graph(
                 states = {name: str(node.get("status", "")) for name, node in nodes.items() if isinstance(node, dict)}
     drawn = drawers[format](document or {}, states)
     if output is not None:
-        output.write_text(drawn, "utf-8")
+        write_file(output, drawn)
         return Answer({"file": str(output), "format": format})
     return Answer({"format": format, "graph": drawn}, human=lambda console: console.print(drawn, markup=False, end=""))
 

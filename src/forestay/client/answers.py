@@ -11,27 +11,51 @@ from forestay.kernel import TABLE, Problem
 
 def answer_of(status: int, content: bytes, retry_after: str | None = None) -> Any:
     """The result in an answer, enveloped or not; a refusal is raised."""
-    try:
-        body: Any = msgspec.json.decode(content) if content else None
-    except msgspec.DecodeError as error:
-        raise Problem("upstream_confused", f"The host answered {status} with something that is no JSON.") from error
+    body: Any = read_json(content, f"The host answered {status} with something that is no JSON.") if content else None
     if status >= 400:
         raise problem_of(status, body, retry_after)
-    return body["result"] if _enveloped(body) else body
+    if not _enveloped(body):
+        return body
+    if "result" not in body:
+        raise Problem("upstream_confused", f"The host answered {status} with an envelope that has no result.")
+    return body["result"]
+
+
+def read_json(content: bytes, otherwise: str, type: Any = Any) -> Any:
+    """What a host sent; a Problem in the words of `otherwise` when it is not of that type."""
+    try:
+        return msgspec.json.decode(content, type=type)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise Problem("upstream_confused", otherwise, reason=str(error)[:200]) from error
 
 
 def problem_of(status: int, body: Any, retry_after: str | None = None) -> Problem:
     """The Problem that a refusal tells, whichever contract's words it uses."""
-    said = body if isinstance(body, dict) else {}
+    said = _object(body)
     if _enveloped(body):
-        said = body.get("error") or {}
-    details = said.get("details")
-    told: dict[str, Any] = details if isinstance(details, dict) else {}
-    known = {name: value for name, value in told.items() if name not in ("key", "message", "retry_after_ms")}
-    key = known.pop("problem", None) or _key_of(str(said.get("error", "")), status)
-    wait = said.get("retryAfterMs") or (int(retry_after) * 1000 if retry_after and retry_after.isdigit() else None)
+        said = _object(said.get("error"))
+    details = _object(said.get("details"))
+    known = {name: value for name, value in details.items() if name not in _TAKEN}
+    named = details.get("problem")
+    key = named if isinstance(named, str) and named else _key_of(str(said.get("error", "")), status)
     message = str(said.get("message") or f"The host answered {status}.")
+    wait = _wait(said.get("retryAfterMs"), retry_after or "")
     return Problem(key if key in TABLE else "upstream_confused", message, retry_after_ms=wait, **known)
+
+
+# What a Problem itself is made of.
+_TAKEN = ("self", "key", "message", "retry_after_ms", "problem")
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _wait(told: Any, header: str) -> int | None:
+    """Milliseconds, as the body or else the header says."""
+    if isinstance(told, int) and told > 0:
+        return int(told)
+    return int(header) * 1000 if header.isascii() and header.isdigit() and len(header) < 10 else None
 
 
 def unreachable(address: str, error: Exception) -> Problem:

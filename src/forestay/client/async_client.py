@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 import msgspec
 
 from forestay.client import calls
-from forestay.client.answers import answer_of, unreachable
+from forestay.client.answers import answer_of, read_json, unreachable
 from forestay.client.calls import AgentLine, Call
+from forestay.client.event_stream import EventStream
 from forestay.kernel import TABLE, Problem
 from forestay.runs import TERMINAL, TERMINAL_EVENTS, Interrupt, RunEvent, RunSnapshot, RunSummary
 
@@ -94,7 +95,11 @@ class AsyncClient:
         except httpx.HTTPError as error:
             raise unreachable(self.url, error) from error
         found = answer_of(response.status_code, response.content, response.headers.get("retry-after"))
-        return msgspec.convert(found, call.answer)
+        try:
+            return msgspec.convert(found, call.answer)
+        except msgspec.ValidationError as error:
+            told = "The host answered with something else than was asked for."
+            raise Problem("upstream_confused", told, reason=str(error)[:200]) from error
 
     start = _awaited(calls.start)
     get = _awaited(calls.get)
@@ -160,9 +165,10 @@ class AsyncClient:
             if response.status_code != 200:
                 answer_of(response.status_code, await response.aread())
             lost(False)
-            async for line in response.aiter_lines():
-                if line.startswith("data: "):
-                    yield msgspec.json.decode(line[6:], type=RunEvent)
+            stream = EventStream()
+            async for chunk in response.aiter_bytes():
+                for data in stream.feed(chunk):
+                    yield read_json(data, "The host sent an event that cannot be read.", RunEvent)
 
     async def wait(self, run_id: str) -> RunSnapshot:
         """The run when it has ended, or when it waits for a person."""

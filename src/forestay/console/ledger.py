@@ -53,6 +53,6 @@ async def _listing(visit: Visit, verification: object = None) -> Response:
         streams=streams,
         prefix=prefix,
         more=list(streams)[-1] if len(streams) == _PAGE else None,
-        records=await visit.host.ledger.position(),
+        records=await visit.host.ledger.count(),
         verification=verification,
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from forestay.console.inbox import open_questions
+from forestay.console.faults import Refused
+from forestay.console.inbox import open_questions, waiting
 from forestay.console.render import VISITOR
 from forestay.console.visit import Visit, page
 from forestay.host import ASK
@@ -26,22 +27,30 @@ _GROUPS = {
 @page("/", "overview", "runs:read")
 async def show(visit: Visit) -> Response:
     """What runs, what waits, and what can be started."""
+    return await overview(visit, Refused())
+
+
+async def overview(visit: Visit, said: Refused, http: int = 200) -> Response:
+    """The page, with a form that was refused where there was one."""
     host = visit.host
-    recent = await host.runs.list_runs(RunFilter(), visit.tenant, limit=8)
+    recent = await host.runs.search(visit.tenant, RunFilter(), limit=8)
     by_status = await host.runs.count_runs(visit.tenant)
     counts = {name: sum(by_status.get(state, 0) for state in states) for name, states in _GROUPS.items()}
-    questions, unseen = await open_questions(visit)
+    questions, _ = await open_questions(visit)
     return visit.page(
         "overview.html",
         counts=counts,
         runs=recent.runs,
         questions=questions[:5],
-        waiting=len(questions) + unseen,
+        waiting=await waiting(host, visit.caller),
         workflows=await _startable(visit),
+        models=host.models.names,
         agents=list(host.agents) if "runs:create" in visit.caller.scopes else [],
         ask=ASK["id"],
-        records=await host.ledger.position() if visit.call.request.scope[VISITOR].is_operator else None,
+        records=await host.ledger.count() if visit.call.request.scope[VISITOR].is_operator else None,
         facts=visit.console.facts,
+        http=http,
+        refused=said,
     )
 
 

@@ -12,30 +12,70 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forestay import __version__
-from forestay.console import agents, evaluations, extensions, inbox, ledger, overview, relay, runs, triggers
+from forestay.console import (
+    agents,
+    charts,
+    conversations,
+    credentials,
+    evaluations,
+    extensions,
+    fleet,
+    inbox,
+    keys,
+    ledger,
+    memory,
+    overview,
+    prompts,
+    relay,
+    run_list,
+    runs,
+    schedules,
+    triggers,
+    webhooks,
+    workflows,
+)
 from forestay.console.render import SECURITY_HEADERS, VISITOR, WAITING, Templates, go
 from forestay.console.sign_in import COOKIE, LIFETIME_MS, Door, Visitor
 from forestay.console.visit import HTML, api
+from forestay.extensions import SIGNED_IN
 from forestay.kernel import Problem
 from forestay.relay import SessionHistories
-from forestay.surface import Call, Caller, Form, Operation, Services
+from forestay.surface import Call, Caller, Form, Operation, Services, TrustedProxies
 
 __all__ = [
     "PAGES",
     "Console",
     "agents",
+    "charts",
+    "conversations",
+    "credentials",
     "evaluations",
     "extensions",
+    "fleet",
     "inbox",
+    "keys",
     "ledger",
+    "memory",
     "overview",
+    "prompts",
     "relay",
+    "run_list",
     "runs",
+    "schedules",
     "triggers",
+    "webhooks",
+    "workflows",
 ]
 
 _FORM_LIMIT = 64 * 1024
-_STATIC = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_STATIC = {
+    "style.css": "text/css",
+    "talk.css": "text/css",
+    "live.js": "text/javascript",
+    "look.js": "text/javascript",
+    "talk.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 _PLAIN = re.compile(r"/(?!/)[!-\[\]-~]{0,2047}")  # visible ASCII without a backslash, which some take for a slash
 
 # Every page and form behind the door: method, path, name.
@@ -53,7 +93,9 @@ class Console:
         self.looks = SessionHistories(self.host.relay)  # relay sessions as they were last looked at
         self.facts = {"version": f"forestay {__version__}", "model": self.host.models.default.name}
         self._door = Door(services.keys, self.host.key_for("console"), self.host.clock)
-        self._secure = self.host.config.http.public_url.lower().startswith("https://")
+        http = self.host.config.http
+        self._public_tls = http.public_url.lower().startswith("https://")
+        self._proxies = TrustedProxies(http.trusted_proxies)
 
     @property
     def operations(self) -> Sequence[Operation]:
@@ -99,9 +141,20 @@ class Console:
             )
         response = go(after)
         response.set_cookie(
-            COOKIE, cookie, max_age=LIFETIME_MS // 1000, httponly=True, samesite="strict", secure=self._secure, path="/"
+            COOKIE,
+            cookie,
+            max_age=LIFETIME_MS // 1000,
+            httponly=True,
+            samesite="strict",
+            secure=self._secure(call.request),
+            path="/",
         )
         return response
+
+    @api.get(SIGNED_IN, "console.signed-in", str, auth="none")
+    async def signed_in(self, call: Call) -> Response:
+        """Where an authorization server sends a browser back to. The cookie does not come along from another site."""
+        return self.templates.page(call.request, "signed_in.html", asked=None, query=call.request.url.query)
 
     @api.post("/logout", "console.logout", {303: None}, auth="none", body=Form, body_limit=_FORM_LIMIT)
     async def logout(self, call: Call) -> Response:
@@ -113,8 +166,12 @@ class Console:
         except Problem:
             return go("/")
         response = go("/login")
-        response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=self._secure)
+        response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=self._secure(call.request))
         return response
+
+    def _secure(self, request: Request) -> bool:
+        """Whether the visitor's browser speaks TLS (C4)."""
+        return self._public_tls or self._proxies.over_tls(request)
 
     @api.get("/static/{name}", "console.static", {200: str, 304: None}, auth="none")
     async def static(self, call: Call) -> Response:

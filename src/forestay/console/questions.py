@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from forestay.extensions import EXPIRIES
 from forestay.kernel import SCOPED, Problem, Scope, canonical
-from forestay.runs import Prompt
+from forestay.runs import Prompt, title_of
 
 T = TypeVar("T")
 PROMPT = "capability-prompt"
+MOST_TOGETHER = 40  # a form has fifty fields
+SIGN_IN = "mcp-sign-in"
 _ACTIONS = {"accept": "Approve", "reject": "Reject", "refine": "Ask for changes"}
 _PROMPT_LINES = {
     "capability": "capability",
@@ -46,6 +49,7 @@ class Loss(msgspec.Struct, frozen=True, rename="camel"):
     loss_grant: float
     loss_deny: float
     arithmetic: list[str] = []
+    words: str = ""
 
 
 class Ruled(msgspec.Struct, frozen=True):
@@ -68,7 +72,14 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Question(Prompt, frozen=True):
-    """An open interrupt and the run that asks it, as its form needs it."""
+    """An open interrupt and the run that asks it, as its form needs it; `inputs` where the visitor may read them."""
+
+    inputs: dict[str, Any] | None = None
+
+    @property
+    def title(self) -> str:
+        """What the run that asks is about."""
+        return title_of(self.inputs or {})
 
     @property
     def data(self) -> dict[str, Any]:
@@ -123,6 +134,11 @@ class Question(Prompt, frozen=True):
     def _offered(self) -> list[str]:
         return _read(self.data.get("actions"), list[str]) or []
 
+    def waits_for(self, state: str) -> bool:
+        """Whether it asks to sign in at a server, and the browser comes back from that sign-in."""
+        asked = urlsplit(str(self.about.get("open", ""))).query if self.data.get("artifactType") == SIGN_IN else ""
+        return state in parse_qs(asked).get("state", [])
+
     @property
     def loss(self) -> Loss | None:
         return _read(self.about.get("loss"), Loss)
@@ -154,6 +170,29 @@ class Question(Prompt, frozen=True):
     def asked(self) -> list[Asked]:
         found = self.data.get("questions")
         return [_asked(item) for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Approvals of one workflow that are asked in the same words, so that one answer may fit them all."""
+
+    text: str
+    workflow_id: str
+    items: list[Question]
+
+    @property
+    def actions(self) -> list[tuple[str, str]]:
+        """What all of them take without anything typed."""
+        return [item for item in self.items[0].actions if item[0] in ("accept", "reject")]
+
+
+def groups(questions: list[Question]) -> list[Group]:
+    """The groups of at least two. A capability prompt is in none: what it opens is looked at one by one."""
+    found: dict[tuple[str, str, str], list[Question]] = {}
+    for item in questions:
+        if item.form == "gate":
+            names = ",".join(name for name, _ in item.actions)
+            found.setdefault((item.workflow_id, item.text, names), []).append(item)
+    return [Group(key[1], key[0], items[:MOST_TOGETHER]) for key, items in found.items() if len(items) > 1]
 
 
 def answer_of(form: Mapping[str, str], question: Question | None) -> Any:

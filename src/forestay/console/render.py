@@ -11,6 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from forestay.console.prose import prose
 from forestay.kernel import Record, iso, parse_iso
 
 # Nothing from elsewhere, nothing inline, no frame, no form to another place.
@@ -50,6 +51,7 @@ class Templates:
         )
         self._environment.filters.update(
             pretty=pretty,
+            prose=prose,
             state=state,
             clock=clock_time,
             day=day_time,
@@ -57,6 +59,9 @@ class Templates:
             count=count,
             lasted=lasted,
             about=about,
+            ruled=ruled,
+            dollars=dollars,
+            attempt_took=attempt_took,
             urlencode=segment,
         )
 
@@ -66,7 +71,7 @@ class Templates:
     def page(self, request: Request, template: str, /, http: int = 200, **values: Any) -> Response:
         visitor = request.scope.get(VISITOR)
         waiting = request.scope.get(WAITING, 0)
-        body = self.text(template, visitor=visitor, path=request.url.path, waiting_runs=waiting, **values)
+        body = self.text(template, visitor=visitor, path=request.url.path, open_count=waiting, **values)
         return HTMLResponse(body, http, headers=SECURITY_HEADERS)
 
 
@@ -107,6 +112,18 @@ def about(record: Record) -> str:
     return next((known[name][:120] for name in names if isinstance(known.get(name), str) and known[name]), "")
 
 
+def ruled(record: Record) -> dict[str, str] | None:
+    """What was decided about whom, and why; None for a record of another kind."""
+    payload = record.payload if isinstance(record.payload, dict) else {}
+    found = {**payload, **(payload["data"] if isinstance(payload.get("data"), dict) else {})}
+    if not record.type.endswith("policy.decision") or not isinstance(found.get("effect"), str):
+        return None
+    subject = next((found[name] for name in ("subject", "agentId", "extension", "key") if found.get(name)), "")
+    target = next((found[name] for name in ("tool", "resource", "capability") if found.get(name)), "")
+    said = {"effect": found["effect"], "subject": subject, "target": target, "reason": found.get("reason", "")}
+    return {name: str(value)[:300] for name, value in said.items()}
+
+
 def count(number: int | None) -> str:
     """A number with separators; a dash for one that nobody knows."""
     return "–" if number is None else f"{number:,}"
@@ -116,12 +133,22 @@ def lasted(milliseconds: float | None) -> str:
     """A duration in the unit that suits it."""
     if milliseconds is None:
         return "–"
-    if milliseconds < 1:
+    if 0 < milliseconds < 1:
         return f"{milliseconds * 1000:.0f} µs"
     if milliseconds < 1000:
         return f"{milliseconds:.0f} ms"
     seconds = milliseconds / 1000
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def dollars(value: float) -> str:
+    """An amount of USD with as many digits as it needs."""
+    return "$0" if not value else f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
+
+
+def attempt_took(attempt: Any) -> int:
+    """How long an attempt that has ended took, in milliseconds."""
+    return parse_iso(attempt.ended_at) - parse_iso(attempt.started_at)
 
 
 def clock_time(value: int | str) -> str:

@@ -1,55 +1,61 @@
-"""Runs: the list, one run with its live timeline, and what a person can do to it."""
+"""One run with its live timeline, its nodes and its turns, and what a person can do to it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
 from forestay.agents import AgentWork, read_work
+from forestay.console.faults import refused, typed_inputs
+from forestay.console.gantt import drawn, gantt
 from forestay.console.inbox import questions_of
-from forestay.console.render import SECURITY_HEADERS, go
-from forestay.console.visit import Visit, form, page, whole
-from forestay.kernel import Problem, canonical, parse_iso
+from forestay.console.overview import overview
+from forestay.console.render import SECURITY_HEADERS, go, segment
+from forestay.console.visit import Visit, chosen_model, form, page, whole
+from forestay.kernel import Problem, parse_iso
 from forestay.relay import Shown
-from forestay.runs import TERMINAL, CreateRun, ForkRequest, RunFilter, RunSnapshot, stream_of, svg, to_event
+from forestay.runs import (
+    TERMINAL,
+    CreateRun,
+    ForkRequest,
+    RunSnapshot,
+    retry_point,
+    stream_of,
+    svg,
+    title_of,
+    to_event,
+)
 from forestay.surface import KEEPALIVE, KEEPALIVE_SECONDS, Awaited, Form, frame
 
 _EVENTS_SHOWN = 500
+_DIFFERENCES_SHOWN = 200
+_FIELDS = ("inputs", "question", "agent", "model", "workflow")
 _RECORDS_READ = 20_000
 _WIDTH = re.compile(r' width="(\d+)"')
 _NARROW, _WIDE = 480, 1800
 
 
-@page("/runs", "runs", "runs:read")
-async def listing(visit: Visit) -> Response:
-    """The tenant's runs, newest first."""
-    status, workflow, tag = visit.asked("status"), visit.asked("workflow"), visit.asked("tag")
-    filters = RunFilter(status=[status] if status else [], workflow_id=workflow or None, tag=tag or None)
-    runs = visit.host.runs
-    return visit.page(
-        "runs.html",
-        page=await runs.list_runs(filters, visit.tenant, visit.asked("cursor") or None, 50),
-        status=status,
-        workflow=workflow,
-        tag=tag,
-        workflows=await runs.list_workflows(visit.tenant),
-    )
-
-
 @form("/runs", "runs.start", "runs:create")
 async def start(visit: Visit) -> Response:
-    """Start a run, or ask an agent."""
+    """Start a run, or ask an agent; what cannot be started is shown beside its field."""
     fields = visit.form
-    inputs = _asked(fields) if "question" in fields else canonical.decode(fields.get("inputs", "").strip() or "{}")
-    if not isinstance(inputs, dict):
-        raise Problem("schema_mismatch", "Inputs are a JSON object.", at="inputs")
-    wanted = CreateRun(workflow_id=fields.get("workflow", ""), inputs=inputs)
-    created = await visit.host.runs.create_run(wanted, visit.tenant, visit.caller.principal)
+    try:
+        model = chosen_model(visit)
+        chosen = {} if model is None else {"model": model}
+        wanted = CreateRun(workflow_id=fields.get("workflow", ""), inputs=_inputs(fields), configurable=chosen)
+        created = await visit.host.runs.create_run(wanted, visit.tenant, visit.caller.principal)
+    except Problem as problem:
+        return await overview(visit, refused(problem, fields, _FIELDS), problem.row.http)
     return go(f"/runs/{created.run_id}")
+
+
+def _inputs(fields: Form) -> dict[str, Any]:
+    """The inputs of a run, from a question or from JSON."""
+    return _asked(fields) if "question" in fields else typed_inputs(fields.get("inputs", ""))
 
 
 def _asked(fields: Form) -> dict[str, str]:
@@ -64,20 +70,59 @@ async def show(visit: Visit) -> Response:
     """One run: its timeline, its graph and its open questions."""
     run_id = visit.path["runId"]
     snapshot = await visit.host.runs.get_run(run_id, visit.tenant)
-    events = await visit.host.runs.events(run_id, visit.tenant, max(0, snapshot.last_sequence - _EVENTS_SHOWN + 1))
+    every = await visit.host.runs.events(run_id, visit.tenant, limit=_RECORDS_READ)
+    events = every[-_EVENTS_SHOWN:]
     works = await _works(visit, run_id)
+    times = gantt(every, visit.host.clock.now_ms())
     return visit.page(
         "run.html",
         run=snapshot,
+        title=title_of(snapshot.inputs),
+        answer=_answer(snapshot),
         events=events,
         first=events[0].sequence if events else 0,
+        gantt=drawn(times, _node_address(run_id)) if times else None,
+        hidden_lanes=times.left_out if times else 0,
+        retry=retry_point(every) if snapshot.status == "failed" else None,
         ended=snapshot.status in TERMINAL,
         works=works,
         tokens=_tokens(works),
+        cost=((snapshot.metrics or {}).get("openwopCost") or {}).get("usd", 0),
         took=_took(snapshot),
         graph=await _graph(visit, snapshot),
         questions=await questions_of(visit, run_id) if snapshot.status not in TERMINAL else [],
     )
+
+
+def _answer(snapshot: RunSnapshot) -> str:
+    """What the run has to say, when that is a text: its output of that name, or its only one."""
+    outputs = snapshot.outputs or {}
+    named = [outputs.get(name) for name in ("answer", "output", "result", "text")]
+    found = next((value for value in named if isinstance(value, str)), None)
+    return found or next((value for value in outputs.values() if isinstance(value, str) and len(outputs) == 1), "")
+
+
+def _node_address(run_id: str) -> Callable[[str], str]:
+    return lambda node: f"/runs/{segment(run_id)}/nodes/{segment(node)}"
+
+
+@page("/runs/{runId}/nodes/{nodeId}", "runs.node", "runs:read")
+async def node(visit: Visit) -> Response:
+    """One node: what went in, what came out, its attempts and its error."""
+    run_id = visit.path["runId"]
+    snapshot = await visit.host.runs.get_run(run_id, visit.tenant)
+    return visit.page(
+        "node.html", run=snapshot, node=await visit.host.runs.node(run_id, visit.path["nodeId"], visit.tenant)
+    )
+
+
+@page("/runs/{runId}/diff", "runs.diff", "runs:read")
+async def diff(visit: Visit) -> Response:
+    """What differs between two runs: where they went apart, and how they ended."""
+    runs, run_id, against = visit.host.runs, visit.path["runId"], visit.asked("against").strip()
+    snapshot, other = await runs.get_run(run_id, visit.tenant), await runs.get_run(against, visit.tenant)
+    found = await runs.diff(run_id, against, visit.tenant)
+    return visit.page("diff.html", run=snapshot, other=other, diff=found, most=_DIFFERENCES_SHOWN)
 
 
 @page("/runs/{runId}/turns/{work}/{turn}", "runs.turn", "runs:read")
@@ -165,6 +210,13 @@ async def cancel(visit: Visit) -> Response:
     return go(f"/runs/{run_id}")
 
 
+@form("/runs/{runId}/retry", "runs.retry", "runs:create", "runs:read")
+async def retry(visit: Visit) -> Response:
+    """Try a failed run again from the node that failed."""
+    made = await visit.host.runs.retry(visit.path["runId"], visit.tenant, trusted=visit.caller.test)
+    return go(f"/runs/{made.run_id}")
+
+
 @form("/runs/{runId}/fork", "runs.fork", "runs:create", "runs:read")
 async def fork(visit: Visit) -> Response:
     """Replay a run, or branch off it."""
@@ -194,9 +246,9 @@ async def _graph(visit: Visit, snapshot: RunSnapshot) -> Graph | None:
     except Problem:  # the workflow is gone; the run is still worth showing
         return None
     states = {name: _status(value) for name, value in snapshot.node_states.items()}
-    drawn = svg(definition, states)
-    width = _WIDTH.search(drawn)
-    return Graph(drawn, int(width[1]) if width else 0)
+    picture = svg(definition, states, link=_node_address(snapshot.run_id))
+    width = _WIDTH.search(picture)
+    return Graph(picture, int(width[1]) if width else 0)
 
 
 async def _definition(visit: Visit, snapshot: RunSnapshot) -> dict[str, Any]:

@@ -5,8 +5,8 @@ Invariants:
 - C1  The cookie names a key and a time, signed by the host; the key's text is not in it.
 - C2  A key that is revoked or expired signs its holder out: it is looked up at every request.
 - C3  Every form carries a token that only a page for this visitor could show (CSRF), beside SameSite=Strict.
-- C4  With an https address in `http.public_url` the cookie goes over TLS alone. A header that anybody can send
-      decides nothing.
+- C4  With an https address in `http.public_url`, or when a proxy of `http.trusted_proxies` says that the visitor came
+      over TLS, the cookie goes over TLS alone. A header that anybody can send decides nothing.
 """
 
 from __future__ import annotations

@@ -105,3 +105,11 @@ def whole(text: str, name: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 15:
         raise Problem("out_of_range", f"`{name}` is a whole number from 0 on.", at=name)
     return int(text)
+
+
+def chosen_model(visit: Visit) -> str | None:
+    """The model that a form chose, of those that the page offered; None for the agent's own."""
+    name, known = visit.form.get("model", "").strip(), visit.host.models.names
+    if name and name not in known:
+        raise Problem("model_unknown", f"There is no model {name[:80]} here.", at="model", known=known)
+    return name or None

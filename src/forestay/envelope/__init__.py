@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from forestay.envelope.json_schemas import schemas
     from forestay.envelope.pages import cursor_page, no_page, offset_page, page_request
     from forestay.envelope.token_estimate import estimate
-    from forestay.envelope.transports.a2a_agent import agent_card, agent_routes
+    from forestay.envelope.transports.a2a_agent import Spoken, agent_card, agent_routes
     from forestay.envelope.transports.asgi import ConformanceMiddleware
     from forestay.envelope.transports.context_http import context_routes
     from forestay.envelope.transports.discovery import CARD_PATH

@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from forestay.extensions.conform.scenarios import ScenarioResult, compare_scenario, read_scenarios
     from forestay.extensions.connectors.addresses import is_public
     from forestay.extensions.connectors.model import Model
-    from forestay.extensions.connectors.ui import KEYS, NoUi, ScriptedUi, TerminalUi, Ui, checked_answer
+    from forestay.extensions.connectors.ui import (
+        DIALOGS,
+        FORMS,
+        HOST_ASKS,
+        KEYS,
+        NoUi,
+        ScriptedUi,
+        TerminalUi,
+        Ui,
+        checked_answer,
+    )
     from forestay.extensions.consent import EXPIRIES, REMEMBER, Answer, Consent, Question, Remember
     from forestay.extensions.engine.bytecode import compile_module
     from forestay.extensions.evidence import stream_of
@@ -35,8 +45,11 @@ if TYPE_CHECKING:
     from forestay.extensions.extensions import Extensions
     from forestay.extensions.grants import STREAM, Grants, checked
     from forestay.extensions.guests import Failure
+    from forestay.extensions.inventory import CommandLine, command_line
     from forestay.extensions.isolate import Program
     from forestay.extensions.javascript_guest import JavaScriptGuest
+    from forestay.extensions.kept_call import Kind as CallKind
+    from forestay.extensions.kept_call import Perform
     from forestay.extensions.layout import Confinement
     from forestay.extensions.manifest import parse_manifest
     from forestay.extensions.mcp.definitions import Definition, compare, offer_digest, pinnable
@@ -48,7 +61,10 @@ if TYPE_CHECKING:
     from forestay.extensions.mcp.server_config import ServerConfig, Servers, read_servers, write_entry
     from forestay.extensions.mcp.servers import use_servers, with_registered
     from forestay.extensions.mcp.tool_names import tool_name
+    from forestay.extensions.node_packs.module import Breach, Broken, PackModule, Unanswered, kept_code
+    from forestay.extensions.node_packs.requirements import SANDBOX, check_requirements, required
     from forestay.extensions.outcomes import Surroundings, ToolOutcome
+    from forestay.extensions.package_install import AddedPackage, add_package, is_package
     from forestay.extensions.packages import named
     from forestay.extensions.packs import Resource, skills_prompt
     from forestay.extensions.packs import discover as discover_resources
@@ -57,9 +73,11 @@ if TYPE_CHECKING:
     from forestay.extensions.protection import LASTING, Protected, of_git, protected
     from forestay.extensions.protocol import HostCall, HostResult
     from forestay.extensions.sandbox import Launch, Sandbox
-    from forestay.extensions.settings import Settings
+    from forestay.extensions.settings import SIGNED_IN, Settings
     from forestay.extensions.tool_sources import CHANGING, BuiltInTools, ExtensionTools, McpTools, at_once
     from forestay.extensions.trace import header, replay
     from forestay.extensions.trust import USER, Places, Standing, Trust
+    from forestay.extensions.trust import files as trust_files
+    from forestay.extensions.user_shell import PERSON, PersonShell, shell_line
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -16,11 +16,12 @@ import msgspec
 
 from forestay.extensions.api_table import NONE
 from forestay.extensions.call_records import CallRecords
-from forestay.extensions.capabilities import asked_scope, resource_of
+from forestay.extensions.capabilities import asked_scope, derive, resource_of
 from forestay.extensions.connectors.environment import looks_secret
 from forestay.extensions.connectors.paths import Roots, protected_problem
 from forestay.extensions.consent import Questions
 from forestay.extensions.pending_call import Learned, PendingCall, Subject
+from forestay.extensions.protocol import HostCall
 from forestay.kernel import Clock, Decision, Grant, Policy, Problem, Request, Scope, SubjectRules
 
 _PARTLY = ("env", "read", "write")
@@ -110,6 +111,17 @@ class Authority:
         pending.decided.add((capability, resource))
         return decided(self.policy, Request(subject.id, capability, call.method, resource), subject.methods)
 
+    def asks(self, call: HostCall, name: str) -> bool:
+        """Whether a person would be asked about a call; a call that cannot be decided is not asked about."""
+        if not self.policy.asks(name):
+            return False
+        try:
+            pending = PendingCall(self.subject(name), call, 0.0)
+            pending.capability = derive(call.method, call.params)
+        except Problem:
+            return False
+        return self.decide(pending).effect == "prompt"
+
     async def settle(self, pending: PendingCall, decision: Decision) -> Decision:
         """What a person says, when policy says to ask (A1); the first decision is on record before they are asked."""
         call, capability = pending.request, pending.capability
@@ -133,7 +145,8 @@ class Authority:
         pending.asked_for = self._clock.monotonic() - before
         if settled.rule == "person-allow" and settled.allowed:
             limits = tuple(settled.evidence.get("scope", ()))
-            pending.by_person[capability] = Scope.of(capability, limits) if limits else Scope()
+            allowed = Scope.of(capability, limits) if limits else Scope()
+            pending.by_person = {**pending.by_person, capability: allowed}
             pending.roots = self._subjects.get(pending.subject.id, pending.subject).roots
             if was_asked and capability in ("read", "write") and is_outside(request.resource):
                 self._open_asked(pending, request)
@@ -142,7 +155,7 @@ class Authority:
     def _open_asked(self, pending: PendingCall, request: Request) -> None:
         """The path outside the project that a person was asked about and allowed, within reach of this call (A3)."""
         path, who = str(request.resource), pending.subject.id
-        pending.opened.add((request.capability, path))
+        pending.opened |= {(request.capability, path)}
         grant = Grant(request.capability, Scope(paths=(path,)), source="person")
         if self._reach is not None:
             pending.roots = self._reach(who, self.policy.allowing(who, grant))
@@ -155,7 +168,7 @@ class Authority:
     def permit(self, pending: PendingCall, capability: str, resource: str | None) -> None:
         """Policy again, for what a connector found on its way: where a link led, where a redirect points."""
         outside, key = is_outside(resource), (capability, resource)
-        if key in pending.decided and not outside:
+        if not outside and key in pending.decided:
             return
         request = Request(pending.subject.id, capability, pending.request.method, resource)
         decision = self.policy.decide(request)
@@ -194,6 +207,28 @@ class Authority:
         return [pattern for grant in grants if grant.covers_time(now) for pattern in grant.scope.patterns]
 
 
+class PendingPolicy:
+    """The authority's answers about one call (`contract.CallPolicy`)."""
+
+    __slots__ = ("_authority", "_pending")
+
+    def __init__(self, authority: Authority, pending: PendingCall) -> None:
+        self._authority = authority
+        self._pending = pending
+
+    def permit(self, capability: str, resource: str | None) -> None:
+        self._authority.permit(self._pending, capability, resource)
+
+    def granted(self, capability: str, resource: str) -> bool:
+        return self._authority.granted(self._pending, capability, resource)
+
+    def refused(self, capability: str, resource: str) -> bool:
+        return self._authority.refused(self._pending, capability, resource)
+
+    def scopes(self, capability: str) -> list[str]:
+        return self._authority.scopes(self._pending, capability)
+
+
 def decided(policy: Policy, request: Request, methods: Mapping[str, tuple[str, ...]]) -> Decision:
     """What policy says of a call of an extension, whose manifest limits capabilities to `methods`."""
     subject, capability, resource = request.subject, request.capability, request.resource
@@ -202,7 +237,7 @@ def decided(policy: Policy, request: Request, methods: Mapping[str, tuple[str, .
         reason = f"The manifest of {subject} limits {capability} to {', '.join(limits)}."
         return Decision("deny", "manifest-methods", reason, {"capability": capability, "method": request.method})
     by_name = capability == "env" and resource is not None and looks_secret(resource)
-    decision = policy.decide(Request(subject, capability, request.method, resource, by_name))
+    decision = policy.decide(msgspec.structs.replace(request, by_name_only=True) if by_name else request)
     if decision.rule == "mode-strict" and resource is None and _has_scoped(policy, subject, capability):
         # Only parts are granted: the connector shows those parts, and the extension's own folders.
         return Decision("downgrade", "scope-filter", "Only what was granted is reachable.", decision.evidence)

@@ -1,17 +1,18 @@
 """The evidence of one host call: host_call.start, policy.decision, host_call.end (Pi §3.1, §3.4).
 
-A call that may turn out to be a repeat keeps its records until its end; then they are counted or written.
+The start of a call is written with its decision. A call that may turn out to be a repeat keeps its records until its
+end; then they are counted or written.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 from forestay.extensions.api_table import NONE
-from forestay.extensions.evidence import Event, Evidence
-from forestay.extensions.pending_call import PendingCall
+from forestay.extensions.evidence import Ended, Event, Evidence
+from forestay.extensions.pending_call import Held, PendingCall
 from forestay.extensions.repeats import Key
 from forestay.kernel import Clock, Decision, Problem, cut, redact_text
 
@@ -26,90 +27,115 @@ class CallRecords:
         self._evidence = evidence
         self._clock = clock
 
-    def begin(self, pending: PendingCall, *, streams: bool) -> None:
-        """Decide whether the records of a call are held back until its end."""
-        if not self._evidence.in_full(pending.correlation) and not streams:
-            pending.held = []
-
-    def started(self, pending: PendingCall) -> None:
-        if pending.capability == NONE:
-            return
-        call = pending.request
-        data: dict[str, Any] = {
-            "capability": pending.capability,
-            "method": call.method[:40],
-            "params_hash": pending.params_hash,
-            "runtime": pending.subject.runtime,
-        }
-        if call.timeout_ms is not None:
-            data["timeout_ms"] = call.timeout_ms
-        self._write(pending, Event("host_call.start", data, pending.ids))
+    def started(self, pending: PendingCall, *, streams: bool) -> None:
+        """A call has begun; its records are held back until its decision, or its end."""
+        if pending.capability != NONE:
+            now = self._clock.now_ms()
+            pending.held = Held(now, repeat=not streams and not self._evidence.in_full(pending.correlation, now))
 
     def decided(self, pending: PendingCall, decision: Decision) -> None:
-        data = {
-            **redacted(decision.evidence),
-            "effect": decision.effect,
-            "rule": decision.rule,
-            "reason": _shown(decision.reason),
-            "runtime": pending.subject.runtime,
-        }
-        self._write(pending, Event("policy.decision", data, pending.ids, "info" if decision.allowed else "warn"))
+        held = pending.held
+        if held is not None:
+            held.decisions.append((decision, self._clock.now_ms()))
+            if not held.repeat:
+                self.release(pending)
+        elif pending.capability != NONE:
+            self._evidence.write(pending.correlation, _decision(pending, decision))
 
     def consent(self, pending: PendingCall, name: str, data: dict[str, Any]) -> None:
         """A person is asked or has answered."""
-        self._write(pending, Event(name, redacted(data), pending.ids))
+        self.release(pending)
+        self._evidence.write(pending.correlation, Event(name, redacted(data), _ids(pending)))
 
     def ended(self, pending: PendingCall, problem: Problem | None) -> None:
         if pending.capability == NONE:
             return
-        data: dict[str, Any] = {
-            "capability": pending.capability,
-            "method": pending.request.method[:40],
-            "duration_ms": round((self._clock.monotonic() - pending.started) * 1000, 3),
-            "is_error": problem is not None,
-            "runtime": pending.subject.runtime,
-        }
-        if pending.call is not None:
-            data.update(pending.call.facts)
-        if problem is not None:
-            data["error"] = {"code": problem.row.pi, "problem": problem.key}
-        self._write(pending, Event("host_call.end", data, pending.ids, "info" if problem is None else "warn"))
+        took = (self._clock.monotonic() - pending.started) * 1000
+        held, pending.held = pending.held, None
+        if held is None or not held.repeat:
+            before = [] if held is None else _held(pending, held)
+            self._evidence.write(pending.correlation, *before, _end(pending, problem, took))
+            return
+        key, id = _key(pending, held, problem), pending.id
+        if not self._evidence.counted(pending.correlation, key, held.started, id, took):
+            events = partial(_events, pending, held, problem, took, self._clock.now_ms())
+            self._evidence.repeat(pending.correlation, Ended(key, held.started, id, took, events))
 
     def release(self, pending: PendingCall) -> None:
         """Write the records that were held back: the call is no repeat."""
         held, pending.held = pending.held, None
-        if held:
-            self._evidence.write(pending.correlation, *held)
+        if held is not None:
+            self._evidence.write(pending.correlation, *_held(pending, held))
 
     def close(self) -> None:
         self._evidence.close()
 
-    def _write(self, pending: PendingCall, event: Event) -> None:
-        if pending.held is None:
-            self._evidence.write(pending.correlation, event)
-            return
-        pending.held.append(self._evidence.stamped(event))
-        if event.name == "host_call.end":
-            held, pending.held = pending.held, None
-            key, data = _summary(held)
-            self._evidence.repeat(pending.correlation, key, data, held)
+
+def _start(pending: PendingCall, at: int = 0) -> Event:
+    call = pending.request
+    data: dict[str, Any] = {
+        "capability": pending.capability,
+        "method": call.method[:40],
+        "params_hash": pending.params_hash,
+        "runtime": pending.subject.runtime,
+    }
+    if call.timeout_ms is not None:
+        data["timeout_ms"] = call.timeout_ms
+    return Event("host_call.start", data, _ids(pending), at=at)
 
 
-def _summary(events: list[Event]) -> tuple[Key, dict[str, Any]]:
-    """What makes two calls the same (the request, every decision, the end), and what is told of them."""
-    start, end = events[0].data, events[-1].data
-    decisions = [event.data for event in events[1:-1]]
-    error = end.get("error") or {}
-    key = (
-        *(start.get(name) for name in ("capability", "method", "params_hash")),
-        *((item.get("effect"), item.get("rule"), item.get("resource"), item.get("capability")) for item in decisions),
-        error.get("problem"),
-    )
-    last = {name: value for name, value in (decisions[-1] if decisions else {}).items() if name != "scope"}
-    return key, {**last, **{name: start[name] for name in start if name != "timeout_ms"}, **end}
+def _decision(pending: PendingCall, decision: Decision, at: int = 0) -> Event:
+    data = {
+        **redacted(decision.evidence),
+        "effect": decision.effect,
+        "rule": decision.rule,
+        "reason": _shown(decision.reason),
+        "runtime": pending.subject.runtime,
+    }
+    return Event("policy.decision", data, _ids(pending), "info" if decision.allowed else "warn", at)
 
 
-@functools.lru_cache(maxsize=2048)  # an extension asks for the same few things again and again
+def _end(pending: PendingCall, problem: Problem | None, took: float, at: int = 0) -> Event:
+    data: dict[str, Any] = {
+        "capability": pending.capability,
+        "method": pending.request.method[:40],
+        "duration_ms": round(took, 3),
+        "is_error": problem is not None,
+        "runtime": pending.subject.runtime,
+    }
+    if pending.call is not None:
+        data.update(pending.call.facts)
+    if problem is not None:
+        data["error"] = {"code": problem.row.pi, "problem": problem.key}
+    return Event("host_call.end", data, _ids(pending), "info" if problem is None else "warn", at)
+
+
+def _events(pending: PendingCall, held: Held, problem: Problem | None, took: float, at: int) -> list[Event]:
+    """All records of a call that ended."""
+    return [*_held(pending, held), _end(pending, problem, took, at)]
+
+
+def _ids(pending: PendingCall) -> dict[str, str]:
+    return {"host_call_id": pending.id}
+
+
+def _held(pending: PendingCall, held: Held) -> list[Event]:
+    """The records that were held back so far, with the times at which things happened."""
+    return [_start(pending, held.started), *(_decision(pending, made, at) for made, at in held.decisions)]
+
+
+def _key(pending: PendingCall, held: Held, problem: Problem | None) -> Key:
+    """What makes two calls the same: the request, every decision, the end."""
+    key: list[Any] = [pending.capability, pending.request.method[:40], pending.params_hash]
+    for made, _ in held.decisions:
+        told = made.evidence.get
+        key += (made.effect, made.rule, told("resource"), told("capability"))
+    if problem is not None:
+        key.append(problem.key)
+    return tuple(key)
+
+
+@lru_cache(maxsize=2048)  # an extension asks for the same few things again and again
 def _shown(text: str) -> str:
     return redact_text(cut(text, 4096))
 

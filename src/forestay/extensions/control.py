@@ -17,6 +17,7 @@ from forestay.sessions import Entry, SessionTree, role_of, text_of
 
 Emit = Callable[[dict[str, Any]], Awaitable[Any]]
 Models = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
+Summarise = Callable[[Sequence[Any], str | None], Awaitable[str]]
 KEPT = 2  # entries at the end of a branch that a compaction leaves as they are
 _LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh")
 
@@ -30,13 +31,16 @@ class Control:
         emit: Emit,
         models: Models,
         *,
+        summarise: Summarise | None = None,
         ended: Callable[[], None] = lambda: None,
         asked: Callable[[str], None] = lambda _what: None,
     ) -> None:
-        """`ended` hears that a session was replaced, `asked` that the agent is to `abort` or extensions to `reload`."""
+        """`summarise` writes a summary where no extension gives one; without it, a compaction is refused. `ended` hears
+        that a session was replaced, `asked` that the agent is to `abort` or extensions to `reload`."""
         self._session = session
         self._emit = emit
         self._models = models
+        self._summarise = summarise
         self._ended = ended
         self._asked = asked
         self._telling: set[asyncio.Task[Any]] = set()
@@ -45,8 +49,9 @@ class Control:
         perform = _OPERATIONS.get(operation)
         if perform is None:
             return await self._session.request(operation, params)
+        named = {"place": params.get("place")} if operation in _PLACED else {}
         try:
-            return await perform(self, *(params.get("args") or ()))
+            return await perform(self, *(params.get("args") or ()), **named)
         except TypeError as error:
             raise Problem("invalid_request", f"{operation} was called with the wrong arguments.") from error
 
@@ -61,14 +66,14 @@ class Control:
         if await self._cancelled({"type": "session_before_switch", "reason": "new"}):
             return {"cancelled": True}
         parent = options.get("parentSession") if isinstance(options, Mapping) else None
-        await self._replace("new", self._session.made(parent=parent))
+        await self._leave("new", self._session.made(parent=parent))
         return {"cancelled": False}
 
     async def _switch(self, target: str, _options: Any = None) -> dict[str, Any]:
         if await self._cancelled({"type": "session_before_switch", "reason": "resume", "targetSessionFile": target}):
             return {"cancelled": True}
         await self._session.save()
-        await self._replace("resume", await self._session.opened(target))
+        await self._leave("resume", await self._session.opened(target))
         return {"cancelled": False}
 
     async def enter(self, tree: SessionTree) -> None:
@@ -81,8 +86,13 @@ class Control:
         if await self._cancelled({"type": "session_before_fork", "entryId": target, "position": position}):
             return {"cancelled": True}
         path, text = self._session.tree.fork_point(target, position)
-        await self._replace("fork", self._session.made(path, parent=self._session.id))
+        await self._leave("fork", self._session.made(path, parent=self._session.id))
         return {"cancelled": False, **({"selectedText": text} if text is not None else {})}
+
+    async def _leave(self, reason: str, tree: SessionTree) -> None:
+        """Replace the session because somebody chose to: what was wished for in it is not done any more."""
+        self._session.tree.drop_wishes()
+        await self._replace(reason, tree)
 
     async def _replace(self, reason: str, tree: SessionTree) -> None:
         await self._emit({"type": "session_shutdown", "reason": reason})
@@ -137,6 +147,16 @@ class Control:
         return tree.entry(tree.append("branch_summary", **fields))
 
     async def _compact(self, options: Any = None) -> dict[str, Any]:
+        """Put a summary in place of what is old; who listens hears when that fails."""
+        try:
+            return await self._compacted(options)
+        except Problem as problem:
+            about = {"aborted": problem.key == "cancelled", "willRetry": False, "fromExtension": False}
+            failed = {"type": "session_compact_failed", "reason": "manual", "errorMessage": problem.message}
+            self.tell({**failed, **about})
+            raise
+
+    async def _compacted(self, options: Any = None) -> dict[str, Any]:
         tree = self._session.tree
         branch = tree.branch()
         if branch and branch[-1]["type"] == "compaction":
@@ -144,7 +164,10 @@ class Control:
         if len(branch) <= KEPT:
             raise Problem("state_conflict", "Nothing to compact (session too small)")
         instructions = options.get("customInstructions") if isinstance(options, Mapping) else None
-        first, old = branch[-KEPT], branch[:-KEPT]
+        cut = len(branch) - KEPT
+        while cut > 1 and role_of(branch[cut]) == "toolResult":  # a result stays with its call
+            cut -= 1
+        first, old = branch[cut], branch[:cut]
         preparation = {
             "firstKeptEntryId": first["id"],
             "messagesToSummarize": [entry["message"] for entry in old if entry["type"] == "message"],
@@ -159,23 +182,35 @@ class Control:
         if isinstance(answer, Mapping) and answer.get("cancel"):
             raise Problem("cancelled", "Compaction cancelled")
         made = answer.get("compaction") if isinstance(answer, Mapping) else None
-        if not isinstance(made, Mapping) or not isinstance(made.get("summary"), str):
-            raise _no_summary("session_before_compact")
+        is_theirs = isinstance(made, Mapping) and isinstance(made.get("summary"), str)
+        given = made if isinstance(made, Mapping) and is_theirs else await self._own_summary(old[-1], instructions)
         keys = ("summary", "firstKeptEntryId", "tokensBefore", "details")
-        result = {key: made.get(key, preparation.get(key)) for key in keys}
-        entry = tree.entry(tree.append("compaction", **result, fromHook=True))
+        result = {key: given.get(key, preparation.get(key)) for key in keys}
+        entry = tree.entry(tree.append("compaction", **result, fromHook=is_theirs))
         await self._session.save()
-        await self._emit({"type": "session_compact", "compactionEntry": entry, "fromExtension": True})
+        await self._emit({"type": "session_compact", "compactionEntry": entry, "fromExtension": is_theirs})
         return result
+
+    async def _own_summary(self, last: Entry, instructions: Any) -> dict[str, Any]:
+        """The host's own summary of what a model would be shown up to an entry."""
+        if self._summarise is None:
+            raise _no_summary("session_before_compact")
+        wish = str(instructions) if instructions else None
+        return {"summary": await self._summarise(self._session.tree.messages(last["id"]), wish)}
+
+    async def _rename(self, name: Any, *, place: str | None = None) -> None:
+        self._session.tree.rename(str(name), place=place)
+        await self._session.save()
+        self.tell({"type": "session_info_changed", "name": self._session.name})
 
     # Choosing a model and how much it thinks
 
-    async def _set_model(self, model: Mapping[str, Any]) -> bool:
+    async def _set_model(self, model: Mapping[str, Any], *, place: str | None = None) -> bool:
         """False when nobody here can reach that model, as in pi when there is no key for it."""
         wanted, before = (model.get("provider"), model.get("id")), self._session.model
         if wanted not in [(known.get("provider"), known.get("id")) for known in await self._models()]:
             return False
-        self._session.choose_model(model)
+        self._session.choose_model(model, place)
         await self._session.save()
         if before is None or (before.get("provider"), before.get("id")) != wanted:
             event = {"type": "model_select", "model": dict(model), "source": "set"}
@@ -189,7 +224,7 @@ class Control:
         self._session.choose_thinking(level)
         await self._session.save()
         if level != before:
-            self._tell({"type": "thinking_level_select", "level": level, "previousLevel": before})
+            self.tell({"type": "thinking_level_select", "level": level, "previousLevel": before})
 
     async def _abort(self) -> None:
         self._asked("abort")
@@ -206,7 +241,8 @@ class Control:
         answer = await self._emit(event)
         return isinstance(answer, Mapping) and answer.get("cancel") is True
 
-    def _tell(self, event: dict[str, Any]) -> None:
+    def tell(self, event: dict[str, Any]) -> None:
+        """Tell extensions, without waiting for them (V3)."""
         task = asyncio.ensure_future(self._emit(event))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
@@ -230,9 +266,12 @@ _OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "fork": Control._fork,
     "navigateTree": Control._navigate,
     "compact": Control._compact,
+    "setSessionName": Control._rename,
     "setModel": Control._set_model,
     "setThinkingLevel": Control._set_thinking,
     "abort": Control._abort,
     "reload": Control._reload,
     "waitForIdle": Control._idle,
 }
+_PLACED = ("setSessionName", "setModel")
+"""Operations that add an entry: once for each place."""

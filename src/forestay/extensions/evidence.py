@@ -128,30 +128,34 @@ class Evidence:
 
     # Repeats (E5)
 
-    def stamped(self, event: Event) -> Event:
-        """The event with its time, for who writes it later."""
-        return Event(event.name, event.data, event.ids, event.level, self._clock.now_ms())
-
-    def in_full(self, correlation: Correlation) -> bool:
+    def in_full(self, correlation: Correlation, now: int) -> bool:
         """Whether the next call of an extension has records of its own, whatever it is."""
         left = self._first.get(correlation.extension_id, FULL_CALLS)
         if left:  # no lock: a call more or less makes no difference
             self._first[correlation.extension_id] = left - 1
             return True
-        now = self._clock.now_ms()
+        found = self._repeats.get(stream_of(correlation.extension_id))
+        if found is not None and found[0] is correlation:  # nor here
+            return found[1].in_full(now)
         with self._counting:
             return self._known(correlation, now).in_full(now)
 
-    def repeat(self, correlation: Correlation, key: Key, data: dict[str, Any], events: list[Event]) -> None:
-        """Count a call that ended, or write its events when no such call is on record."""
-        start, end = events[0], events[-1]
-        id, duration = str(start.ids.get("host_call_id", "")), float(end.data.get("duration_ms", 0.0))
+    def counted(self, correlation: Correlation, key: Key, at: int, id: str, took: float) -> bool:
+        """Count a call that ended, if calls like it are being counted."""
         with self._counting:
-            counted = self._known(correlation, start.at).take(key, data, start.at, id, duration)
-        if counted:
+            found = self._repeats.get(stream_of(correlation.extension_id))
+            return found is not None and found[0] is correlation and found[1].again(key, at, id, took)
+
+    def repeat(self, correlation: Correlation, call: Ended) -> None:
+        """Count a call that ended, or write its events when no such call is on record."""
+        with self._counting:
+            repeats = self._known(correlation, call.at)
+            was_open = repeats.is_open
+            counted = repeats.take(call.key, call.summary, call.at, call.id, call.took)
+        if not counted:
+            self.write(correlation, *call.events())
+        elif not was_open:  # else the thread knows that it has to look within the window
             self._notify()
-        else:
-            self.write(correlation, *events)
 
     def _known(self, correlation: Correlation, now: int) -> Repeats:
         """The repeats of an extension, with the lock held; another session's are told before its own begin."""
@@ -274,6 +278,22 @@ class Event(msgspec.Struct, frozen=True):
     level: Level = "info"
     at: int = 0
     """When it happened, if that is not when it is written."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A call whose records were held back: what makes it a repeat, since when, which, how long, and its events."""
+
+    key: Key
+    at: int
+    id: str
+    took: float
+    events: Callable[[], list[Event]]
+
+    def summary(self) -> dict[str, Any]:
+        """What is told of all its repeats together."""
+        start, *decisions, end = (event.data for event in self.events())
+        last = {name: value for name, value in (decisions[-1] if decisions else {}).items() if name != "scope"}
+        return {**last, **{name: start[name] for name in start if name != "timeout_ms"}, **end}
 
 
 def _weigh(drafts: list[Draft], weigh: Callable[[str, Literal["evidence", "log"], int], None]) -> None:

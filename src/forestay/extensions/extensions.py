@@ -11,15 +11,16 @@ import asyncio
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from forestay.extensions.compaction import summary
 from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.compiler.cache import cache_folder
 from forestay.extensions.compiler.source import is_own_folder, sources
-from forestay.extensions.connectors.contract import Connector, Waiting
+from forestay.extensions.connectors.contract import Call, Connector, Waiting
 from forestay.extensions.connectors.environment import Environment
 from forestay.extensions.connectors.exec import ExecConnector
 from forestay.extensions.connectors.fs import FsConnector
@@ -34,15 +35,28 @@ from forestay.extensions.evidence import Correlation, Event, Evidence, LogFile
 from forestay.extensions.grants import Grants, about, checked, fold, granted_folders, policy_of, with_standing
 from forestay.extensions.guests import Failure, Guest, Make, Member
 from forestay.extensions.hooks import Hooks
-from forestay.extensions.inventory import commands_of, listed_commands, listed_tools, owned_tools, owner_of
+from forestay.extensions.inventory import (
+    CommandLine,
+    commands_of,
+    listed_commands,
+    listed_tools,
+    offering,
+    owned_tools,
+    shortcuts_of,
+    unknown_tool,
+)
 from forestay.extensions.javascript_loader import JavaScriptLoader
+from forestay.extensions.kept_call import CallKeeper
 from forestay.extensions.live_session import LiveSession
 from forestay.extensions.mcp.loader import ServerLoader
 from forestay.extensions.mcp.pins import Pins, ServerStanding
 from forestay.extensions.mcp.server_config import ServerConfig
+from forestay.extensions.mcp.tokens import TokenFiles
 from forestay.extensions.outcomes import Surroundings, ToolOutcome
 from forestay.extensions.packs import Resource, adopt, expanded
 from forestay.extensions.pending_call import Subject
+from forestay.extensions.pi_agent import Door
+from forestay.extensions.pi_program import Streams, serve
 from forestay.extensions.protection import protected
 from forestay.extensions.quotas import Quotas
 from forestay.extensions.registry import Tool
@@ -77,11 +91,12 @@ class Extensions:
         settings: Settings | None = None,
         sessions: SessionKeeper | None = None,
         tree: SessionTree | None = None,
+        keeper: CallKeeper | None = None,
     ) -> None:
         """`mode` and `grants` say what extensions may do, `consent` asks a person about the rest, `ui` shows things.
 
         `sessions` keeps the sessions that extensions live in, and `tree` is the first of them; without, they end with
-        the process.
+        the process. `keeper` keeps what may not happen twice, for work that is begun again after a crash.
         """
         self._settings = settings = settings or Settings()
         self._clock, self._config = settings.clock, settings.config
@@ -91,6 +106,7 @@ class Extensions:
         self._artifacts: dict[str, Artifact] = {}
         self._running: dict[str, Guest] = {}
         self._homes: dict[str, Path | None] = {}
+        self._origins: dict[str, Path] = {}
         self.root = root.resolve()
         # What is the host's own is nobody's to read or change, whatever was granted.
         lifted = self._config.unprotected
@@ -98,6 +114,7 @@ class Extensions:
         self._wording = read_wording(self.root / self._config.tool_words) if self._config.tool_words else {}
         self.ui = ui or NoUi()
         self.pins = Pins(ledger, self.root)
+        self.tokens = TokenFiles(settings.data, self.root, settings.randomness)
         self.members: list[Member] = []
         self.failures: list[Failure] = []
         self.handler_failures: deque[dict[str, Any]] = deque(maxlen=_KEPT_FAILURES)
@@ -107,17 +124,23 @@ class Extensions:
         self.session = self._new_session(sessions, tree)
         self.hooks = Hooks(timeout=min(settings.deadline, 10.0), report=self._handler_failed)
         self.control = Control(
-            self.session, self.hooks.emit, self._reachable, ended=self._session_ended, asked=self._asked
+            self.session,
+            self.hooks.emit,
+            self._reachable,
+            summarise=self._summary if settings.model is not None else None,
+            ended=self._session_ended,
+            asked=self._asked,
         )
         self._temp = Path(tempfile.mkdtemp(prefix="forestay-ext-"))
         self._temps: dict[str, Path] = {}
+        self._programs = 0  # of `pi`, that were started
         self._log = LogFile(self.session.id, environ=settings.environ) if settings.log_file else None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._quotas = Quotas(self._config.quotas, self._over_quota, clock=self._clock)
         self._evidence = Evidence(ledger, sink=self._log, weigh=self._spent, clock=self._clock)
         self._loader = JavaScriptLoader(settings)
         self.others = OtherTools(self)
-        self.dispatcher = self._new_dispatcher(consent)
+        self.dispatcher = self._new_dispatcher(consent, keeper)
 
     def _new_session(self, sessions: SessionKeeper | None, tree: SessionTree | None) -> LiveSession:
         return LiveSession(
@@ -130,7 +153,7 @@ class Extensions:
             commands=lambda: self.commands(),
         )
 
-    def _new_dispatcher(self, consent: Consent | None) -> Dispatcher:
+    def _new_dispatcher(self, consent: Consent | None, keeper: CallKeeper | None) -> Dispatcher:
         return Dispatcher(
             Policy(clock=self._clock),
             [*self._connectors(), self.others],
@@ -141,17 +164,29 @@ class Extensions:
             hold=self._held,
             reach=self.roots,
             quotas=self._quotas,
+            keeper=keeper,
             clock=self._clock,
         )
 
     def _connectors(self) -> list[Connector | Waiting]:
         settings, policy = self._settings, self._config.policy
         environment = Environment(settings.environ)
-        programs = ExecConnector(environment=environment, unconfined=policy.unconfined_programs)
+        programs = ExecConnector(
+            environment=environment,
+            unconfined=policy.unconfined_programs,
+            hosted={"pi": self._pi},
+            loop=lambda: self._loop,
+        )
         model = ModelConnector(settings.model, tokens=policy.max_model_tokens, offered=self._reachable)
-        ui = UiConnector(self.ui, self.themes, self._held)
+        ui = UiConnector(self.ui, self.themes, self._held, self._prompted)
         neighbours = Neighbours(ui, model, self.control, self._said, self._emitted)
         return standard(environment, programs, neighbours, files=FsConnector(settings.randomness))
+
+    async def _pi(self, call: Call, argv: Sequence[str], cwd: str, streams: Streams) -> int:
+        """The `pi` program that an extension starts: everything it does is the extension's own doing."""
+        self._programs += 1
+        door = Door(self.dispatcher, call.extension, f"{call.call_id}:pi-{self._programs}")
+        return await serve(argv, cwd, door, streams, self._clock.now_ms)
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -224,7 +259,8 @@ class Extensions:
 
     async def add_server(self, config: ServerConfig, standing: ServerStanding) -> Member:
         """Offer the pinned tools of an approved MCP server. The program starts when one is called."""
-        loader = ServerLoader(self._settings, self.dispatcher.own_call, self.dispatcher.may)
+        own_call, may = self.dispatcher.own_call, self.dispatcher.may
+        loader = ServerLoader(self._settings, own_call, may, self.ui, self.pins, self.tokens)
         make = partial(loader.guest, config, standing)
         return await self.add(loader.artifact(config), make, path=self.root / config.origin)
 
@@ -242,6 +278,7 @@ class Extensions:
             self.dispatcher.learn(name, "allow", checked(text))
         methods = resolved(artifact, self.dispatcher.policy, partial(self._evidence.write, correlation))
         self._homes[name], self._artifacts[name] = (home if reads_home else None), artifact
+        self._origins[name] = path
         guest = make(self._surroundings(name, home), self.dispatcher, partial(self._reported, correlation))
         self._running[name] = guest
         self.dispatcher.admit(Subject(name, self.roots(name), guest.runtime, correlation, methods))
@@ -271,7 +308,7 @@ class Extensions:
 
     def _surroundings(self, name: str, home: Path | None) -> Surroundings:
         active = self.themes.active
-        flags: dict[str, bool | str] = {}
+        flags: dict[str, bool | str] = {**self._config.flags}
         for member in self.members:  # extensions share their flags; the first default of a name holds, as in pi
             flags = {**member.extension.flag_values, **flags}
         return Surroundings(
@@ -301,7 +338,11 @@ class Extensions:
 
     def _weighed(self, name: str, capability: str) -> Weighed | None:
         artifact = self._artifacts.get(name)
-        return weighed(artifact, capability, trusted=self._settings.trusted) if artifact is not None else None
+        return weighed(artifact, capability, trusted=self._trusts(name)) if artifact is not None else None
+
+    def _trusts(self, name: str) -> bool:
+        origin = self._origins[name].resolve()
+        return self._settings.trusted or any(map(origin.is_relative_to, self._settings.trusted_places))
 
     def _held(self, name: str, held: bool) -> None:
         guest = self._running.get(name)
@@ -312,10 +353,18 @@ class Extensions:
 
     def owner(self, tool: str) -> Member:
         """The extension whose tool a name means (U3)."""
-        for member in self.members:
-            if (problem := member.extension.withdrawn(tool)) is not None:
-                raise problem
-        return owner_of(self.members, tool)
+        found = self.holder(tool)
+        if found is None:
+            raise unknown_tool(self.members, tool)
+        return found
+
+    def holder(self, tool: str) -> Member | None:
+        """As `owner`; None for a name that no extension has."""
+        return self.withdrawn_by(tool) or offering(self.members, tool)
+
+    def withdrawn_by(self, tool: str) -> Member | None:
+        """The extension that once had the tool and does not offer it any more; calling it says why."""
+        return next((item for item in self.members if item.extension.withdrawn(tool) is not None), None)
 
     def tools(self) -> list[Tool]:
         """Every tool that can be called by its name."""
@@ -335,7 +384,7 @@ class Extensions:
         """Run a command, or give the text of a prompt or a skill of that name: `{"prompt": …}`."""
         commands = commands_of(self.members)
         if invocation not in commands:
-            text = expanded(self.resources, invocation, arguments)
+            text = self.expanded(CommandLine(invocation, arguments))
             if text is None:
                 raise Problem("not_found", f"There is no command {invocation[:80]}.", commands=sorted(commands))
             return {"prompt": text}
@@ -345,6 +394,43 @@ class Extensions:
         if {"kind": "reload"} in self.session.requests:
             await self.reload()
         return returned
+
+    def commander(self, invocation: str) -> str | None:
+        """The extension whose command a name means; None when it is no command of one."""
+        found = commands_of(self.members).get(invocation)
+        return found[0].extension.name if found is not None else None
+
+    def expanded(self, line: CommandLine) -> str | None:
+        """The text of the prompt or the skill that a line calls; None when it calls none."""
+        return expanded(self.resources, line.name, line.arguments)
+
+    def shortcuts(self) -> dict[str, str]:
+        """The keys that extensions registered, with what each is for."""
+        return {key: about for key, (_, about) in shortcuts_of(self.members).items()}
+
+    def shortcut(self, key: str) -> str | None:
+        """The extension that a key means; None when it is no shortcut of one."""
+        found = shortcuts_of(self.members).get(key.strip().lower())
+        return found[0].extension.name if found is not None else None
+
+    async def press(self, key: str) -> None:
+        """Perform a shortcut of an extension."""
+        known, key = shortcuts_of(self.members), key.strip().lower()
+        if key not in known:
+            raise Problem("not_found", f"No extension has the shortcut {key[:80]}.", shortcuts=sorted(known))
+        extension = known[key][0].extension
+        await extension.press(next(name for name in extension.registrations.shortcuts if name.lower() == key))
+        await self.settled()
+
+    def now_ms(self) -> int:
+        """The time of the clock that extensions live by."""
+        return self._clock.now_ms()
+
+    async def complete(self, invocation: str, prefix: str) -> list[str]:
+        """What the argument of a command may be, as its extension suggests."""
+        member, name = commands_of(self.members).get(invocation, (None, ""))
+        found = await member.extension.complete(name, prefix) if member is not None else []
+        return [str(item["value"]) for item in found if isinstance(item, Mapping) and "value" in item]
 
     async def autocomplete(self, lines: list[str], line: int, column: int) -> Any:
         """The suggestions of the extension that was loaded last and has some."""
@@ -371,6 +457,8 @@ class Extensions:
         answer = await self.hooks.emit(dict(event))
         if kind == "agent_end":
             self._agent("end", -1)
+            if self.session.idle and not self.session.tree.wishes:
+                await self.hooks.emit({"type": "agent_settled", "aborted": event.get("error") == "cancelled"})
         if kind == "before_agent_start":
             said = answer if isinstance(answer, Mapping) else {}
             self.session.system_prompt = str(said.get("systemPrompt") or event.get("systemPrompt") or "")
@@ -399,6 +487,10 @@ class Extensions:
                     offered += [provider.described(model) for model in provider.models]
         return offered
 
+    async def _summary(self, messages: Sequence[Any], instructions: str | None) -> str:
+        assert self._settings.model is not None, "it was asked for"
+        return await summary(self._settings.model, self.session.model, messages, instructions)
+
     def _asked(self, what: str) -> None:
         """`abort` raises `ctx.signal` and waits for the agent's runner; `reload` waits for the command's end."""
         self.session.ask({"kind": what})
@@ -414,7 +506,13 @@ class Extensions:
         await self.hooks.emit({"type": "session_start", "reason": "reload"})
         await self.find_resources(self.resources, "reload")
 
+    def attend(self) -> None:
+        """Tell extensions whether a person is there, where that has changed."""
+        for guest in self._running.values():
+            guest.attend(self.ui.interactive)
+
     def _session_ended(self) -> None:
+        self.attend()
         self.session.requests.clear()
         self.dispatcher.authority.end_session()
 
@@ -442,6 +540,11 @@ class Extensions:
 
     # What extensions say
 
+    def _prompted(self, event: dict[str, Any]) -> None:
+        """A dialog begins or ends; nobody waits for who listens."""
+        if self.hooks.listening(str(event["type"])):
+            self.control.tell(event)
+
     def _note(self, extension: str, event: Event) -> None:
         self._evidence.write(Correlation(extension, self._settings.scenario, self.session.id), event)
 
@@ -461,6 +564,7 @@ class Extensions:
             return
         about = {name: problem.details[name] for name in ("quota", "limit", "setting")}
         self._note(extension, Event("extension.stopped", {"message": problem.message, **about}, level="error"))
+        guest.stopped = problem  # at once: what it does before the loop has a turn does not count
         loop.call_soon_threadsafe(guest.stop, problem)
 
     def _emitted(self, extension: str, channel: str, data: Any) -> None:

@@ -113,6 +113,18 @@ class Guest(Protocol):
         """The arguments as the tool's own preparation changes them."""
         return arguments
 
+    async def complete(self, name: str, prefix: str) -> list[Any]:
+        """Completions of an argument of its command: `{value, label}` each."""
+        return []
+
+    async def press(self, shortcut: str) -> None:
+        """Perform a shortcut that it registered."""
+        raise Problem("not_found", f"{self.name} has no shortcut {shortcut[:80]}.")
+
+    async def run_shell(self, command: str, cwd: str, heard: Callable[[str], None]) -> dict[str, Any]:
+        """Run a person's command by the operations that its answer to `user_bash` named: `{output, exitCode}`."""
+        raise Problem("not_found", f"{self.name} runs no commands.")
+
     async def autocomplete(self, lines: list[str], line: int, column: int) -> Any:
         """Suggestions at a place in a text: `{items, prefix}`, or None."""
         return None
@@ -121,22 +133,37 @@ class Guest(Protocol):
         """What a person typed, after the extension's listeners; None when one of them kept it."""
         return data
 
-    async def render(self, name: str, message: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
+    async def render(
+        self, name: str, message: Any, *, expanded: bool = False, width: int = 80, timeout: float | None = None
+    ) -> list[str]:
         """A custom message as lines of text."""
         return []
 
-    async def render_entry(self, name: str, entry: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
+    async def render_entry(
+        self, name: str, entry: Any, *, expanded: bool = False, width: int = 80, timeout: float | None = None
+    ) -> list[str]:
         """A custom session entry as lines of text."""
         return []
 
     async def render_tool(
-        self, name: str, arguments: Any, result: Any = None, *, expanded: bool = False, width: int = 80
+        self,
+        name: str,
+        arguments: Any,
+        result: Any = None,
+        *,
+        expanded: bool = False,
+        width: int = 80,
+        timeout: float | None = None,
     ) -> list[str]:
         """A tool call, or its result, as lines of text."""
         return []
 
     def use_theme(self, theme: Theme, *, tell: bool = True) -> None:
         """Show things in this theme from now on; `tell` the extension unless it chose the theme itself."""
+        return
+
+    def attend(self, attended: bool) -> None:
+        """A person is there from now on, or is not: `ctx.hasUI`."""
         return
 
     def agent(self, state: str) -> None:

@@ -189,11 +189,12 @@ class _Resources(_Plain):
 
 
 class _UserBash(_Before):
-    """The first answer wins."""
+    """The first answer wins; where it says that the extension runs the command itself, it says which one."""
 
     def take(self, extension: str, outcome: HookOutcome) -> bool:
         if isinstance(outcome.value, dict):
-            self._result = outcome.value
+            runs = {"extension": extension} if outcome.value.get("operations") else {}
+            self._result = {**outcome.value, **runs}
             return True
         return False
 
@@ -235,6 +236,7 @@ _MERGES: dict[str, Callable[[Event], Merge]] = {
     "tool_result": _ToolResult,
     "message_end": _MessageEnd,
     "context": _Context,
+    "context_with_system": _Context,
     "before_provider_request": _ProviderRequest,
     "before_agent_start": _AgentStart,
     "resources_discover": _Resources,

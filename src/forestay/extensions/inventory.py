@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from forestay.extensions.guests import Member
 from forestay.extensions.packs import Resource
@@ -12,14 +13,31 @@ from forestay.kernel import Problem
 from forestay.tools import BUILT_IN
 from forestay.tools import Tool as AnyTool
 
+_LINE = re.compile(r"/([A-Za-z][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
 
-def owner_of(members: Sequence[Member], tool: str) -> Member:
+
+class CommandLine(NamedTuple):
+    """A line that calls a command: `/name arguments`."""
+
+    name: str
+    arguments: str = ""
+
+
+def command_line(text: str) -> CommandLine | None:
+    """The command that a line would call; None when it is not written as one."""
+    found = _LINE.fullmatch(text.strip())
+    return CommandLine(found[1], found[2] or "") if found else None
+
+
+def offering(members: Iterable[Member], tool: str) -> Member | None:
     """The extension whose tool a name means: the first one's (rules/pi P10)."""
-    owners = tool_owners(member.extension.registrations for member in members)
-    for member in members:
-        if owners.get(tool) == member.extension.name:
-            return member
-    raise Problem("not_found", f"There is no tool {tool[:80]}.", tools=sorted(owners), fix="Use one of `tools`.")
+    return next((member for member in members if tool in member.extension.registrations.tools), None)
+
+
+def unknown_tool(members: Iterable[Member], tool: str) -> Problem:
+    """That no extension has a tool of this name, with the names that there are."""
+    known = {name for member in members for name in member.extension.registrations.tools}
+    return Problem("not_found", f"There is no tool {tool[:80]}.", tools=sorted(known), fix="Use one of `tools`.")
 
 
 def owned_tools(members: Sequence[Member]) -> list[tuple[Tool, Member]]:
@@ -39,6 +57,15 @@ def commands_of(members: Iterable[Member]) -> dict[str, tuple[Member, str]]:
     by_name = {member.extension.name: member for member in members}
     names = command_names(member.extension.registrations for member in members)
     return {invocation: (by_name[extension], name) for invocation, (extension, name) in names.items()}
+
+
+def shortcuts_of(members: Iterable[Member]) -> dict[str, tuple[Member, str]]:
+    """The shortcuts of extensions, each with its extension and what it says of itself; the first of a key is meant."""
+    found: dict[str, tuple[Member, str]] = {}
+    for member in members:
+        for item in member.extension.registrations.shortcuts.values():
+            found.setdefault(item.shortcut.lower(), (member, item.description or ""))
+    return found
 
 
 def listed_tools(members: Sequence[Member]) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ from forestay.kernel import Clock, Problem, Randomness, SystemClock
 _encode = msgspec.json.Encoder().encode
 MAX_UPDATES = 10_000  # of one call are kept, of MAX_UPDATED bytes together; the listener hears all
 MAX_UPDATED = 16 * 1024 * 1024
+SHELL_SECONDS = 3600.0  # a command that a person waits for
 MAX_TRAPS = 10  # in a row, without one answer between them
 
 
@@ -89,6 +90,7 @@ class JavaScriptGuest(Guest):
         self.stopped: Problem | None = None
         self._flags: dict[str, bool | str] = {}
         self._theme: Theme | None = None  # chosen since it was loaded
+        self._attended = surroundings.has_ui
         self._up = False
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -109,6 +111,7 @@ class JavaScriptGuest(Guest):
             self.name,
             self._dispatcher,
             now_ms=lambda: int(self._clock.monotonic() * 1000),
+            stopped=lambda: self.stopped,
             on_registration=self._on_registration,
             on_failure=self._on_failure,
             on_trap=self._on_trap,
@@ -139,7 +142,9 @@ class JavaScriptGuest(Guest):
         self._again()
 
     def _again(self) -> None:
-        """Tell a fresh VM the flags and the theme that were set since the first load."""
+        """Tell a fresh VM the flags and the theme that were set since the first load, and whether a person is there."""
+        if self._attended != self.surroundings.has_ui:
+            self._running_driver().tell("attended", _encode(self._attended))
         for name, value in self._flags.items():
             self.set_flag(name, value)
         if self._theme is not None:
@@ -375,22 +380,41 @@ class JavaScriptGuest(Guest):
             raise Problem("not_found", f"{self.name} has no shortcut {shortcut}.")
         await self._value("shortcut", {"shortcut": shortcut})
 
-    async def render(self, name: str, message: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
+    async def run_shell(self, command: str, cwd: str, heard: Callable[[str], None]) -> dict[str, Any]:
+        """A person's command, by the operations of the handler that answered `user_bash` last."""
+        value = await self._value(
+            "shell", {"command": command, "cwd": cwd}, SHELL_SECONDS, lambda part: heard(str(part))
+        )
+        return value if isinstance(value, dict) else {}
+
+    async def render(
+        self, name: str, message: Any, *, expanded: bool = False, width: int = 80, timeout: float | None = None
+    ) -> list[str]:
         """A custom message as lines of text."""
         body = {"name": name, "message": message, "expanded": expanded, "width": width}
-        return _lines(await self._value("render", body))
+        return _lines(await self._value("render", body, timeout))
 
-    async def render_entry(self, name: str, entry: Any, *, expanded: bool = False, width: int = 80) -> list[str]:
+    async def render_entry(
+        self, name: str, entry: Any, *, expanded: bool = False, width: int = 80, timeout: float | None = None
+    ) -> list[str]:
         """A custom session entry as lines of text."""
         body = {"name": name, "entry": entry, "expanded": expanded, "width": width}
-        return _lines(await self._value("render_entry", body))
+        return _lines(await self._value("render_entry", body, timeout))
 
     async def render_tool(
-        self, name: str, arguments: Any, result: Any = None, *, expanded: bool = False, width: int = 80
+        self,
+        name: str,
+        arguments: Any,
+        result: Any = None,
+        *,
+        expanded: bool = False,
+        width: int = 80,
+        timeout: float | None = None,
     ) -> list[str]:
         """A tool call, or its result, as lines of text."""
         shown = {"args": arguments, "result": result, "callId": "call"}
-        return _lines(await self._value("render_tool", {"name": name, **shown, "expanded": expanded, "width": width}))
+        body = {"name": name, **shown, "expanded": expanded, "width": width}
+        return _lines(await self._value("render_tool", body, timeout))
 
     async def stream(
         self,
@@ -436,6 +460,13 @@ class JavaScriptGuest(Guest):
         self._theme = theme
         if tell and self._driver is not None:
             self._driver.tell("theme", _encode(theme))
+
+    def attend(self, attended: bool) -> None:
+        """What `ctx.hasUI` is from now on."""
+        if attended != self._attended:
+            self._attended = attended
+            if self._driver is not None:
+                self._driver.tell("attended", _encode(attended))
 
     def agent(self, state: str) -> None:
         """The agent's operation begins (`start`), ends (`end`) or is aborted (`abort`): `ctx.signal`."""

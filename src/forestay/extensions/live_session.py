@@ -3,8 +3,10 @@
 What replaces a session, moves in it or chooses for it, and has to be told, is `control.Control`'s.
 
 S1  What an extension changes is kept before its call is answered.
-S2  What waits for an agent (a turn, an abort) is kept in `requests` for whoever runs one; `asked` is set then.
+S2  A turn that an extension wants is a wish of the session; an abort, an end and a reload are kept in `requests` for
+    whoever runs an agent. `asked` is set then.
 S3  Extensions live in one session at a time; one that was left is opened again by its id.
+S4  A request that has a `place` changes the session once, however often it is made.
 """
 
 from __future__ import annotations
@@ -14,8 +16,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from forestay.kernel import Clock, Ids, Problem, SystemClock
-from forestay.sessions import Entry, MemorySessions, SessionKeeper, SessionTree, context_usage
+from forestay.sessions import (
+    Entry,
+    MemorySessions,
+    SessionKeeper,
+    SessionTree,
+    context_usage,
+    estimated_tokens,
+    text_of,
+)
 
+RESERVE = 16_384
+"""Tokens that stay free for the answer, as in pi; of a small window, a fifth."""
 _SENT = ("customType", "content", "display", "details")
 
 
@@ -47,6 +59,7 @@ class LiveSession:
         self.model: dict[str, Any] | None = None
         self.idled = asyncio.Event()
         self._agents = 0
+        self._place: str | None = None  # of the request that is performed (S4)
         self.tree = tree or self.made()
         self.working(0)
 
@@ -102,10 +115,13 @@ class LiveSession:
                 "invalid_request", f"There is no session operation {operation[:40]!r}.", known=sorted(_OPERATIONS)
             )
         arguments = params.get("args") or []
+        self._place = params.get("place")
         try:
             answer = perform(self, *arguments)
         except TypeError as error:
             raise Problem("invalid_request", f"{operation} was called with the wrong arguments.") from error
+        finally:
+            self._place = None
         if self.tree.unsaved:
             await self.save()
         return answer
@@ -118,7 +134,7 @@ class LiveSession:
 
     def _append_entry(self, kind: str, data: Any = None) -> str:
         fields = {} if data is None else {"data": data}
-        return self.tree.append("custom", customType=str(kind), **fields)
+        return self.tree.append("custom", place=self._place, customType=str(kind), **fields)
 
     def _send(self, message: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> None:
         if options and options.get("deliverAs") == "nextTurn":
@@ -126,7 +142,7 @@ class LiveSession:
             return
         self._add(message)
         if options and options.get("triggerTurn"):
-            self.ask({"kind": "turn"})
+            self._wish(None)
 
     @property
     def waiting(self) -> bool:
@@ -142,21 +158,30 @@ class LiveSession:
 
     def _add(self, message: Mapping[str, Any]) -> None:
         sent = {name: message.get(name) for name in _SENT}
-        self.tree.append("custom_message", **{**sent, "display": message.get("display", True)})
+        self.tree.append("custom_message", place=self._place, **{**sent, "display": message.get("display", True)})
 
-    def _send_user(self, content: Any, options: Mapping[str, Any] | None = None) -> None:
+    def _send_user(self, content: Any, _options: Mapping[str, Any] | None = None) -> None:
         """A message in the user's name: the turn that it starts puts it into the session, as pi's does."""
-        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        self.ask({"kind": "turn", "content": parts, **({"options": dict(options)} if options else {})})
+        self._wish(content if isinstance(content, str) else text_of(content))
+
+    def _wish(self, text: str | None) -> None:
+        self.tree.wish(text, place=self._place and f"{self._place}/turn")
+        self.asked.set()
 
     def ask(self, request: dict[str, Any]) -> None:
         """Keep what waits for an agent (S2)."""
         self.requests.append(request)
         self.asked.set()
 
-    def choose_model(self, model: Mapping[str, Any]) -> None:
+    def took(self, kind: str) -> bool:
+        """Whether an extension asked for this; it is done with then."""
+        asked = [item for item in self.requests if item["kind"] == kind]
+        self.requests = [item for item in self.requests if item not in asked]
+        return bool(asked)
+
+    def choose_model(self, model: Mapping[str, Any], place: str | None = None) -> None:
         self.model = dict(model)
-        self.tree.append("model_change", provider=model.get("provider"), modelId=model.get("id"))
+        self.tree.append("model_change", place=place, provider=model.get("provider"), modelId=model.get("id"))
 
     @property
     def thinking(self) -> str:
@@ -179,6 +204,13 @@ class LiveSession:
             return known
         return [*self._chosen, *(name for name in known if name not in self._seen)]
 
+    def is_full(self, tree: SessionTree, coming: str = "") -> bool:
+        """Whether a session, with what is about to be said, leaves too little of the model's window for an answer."""
+        window = self.model.get("contextWindow") if self.model else None
+        if not isinstance(window, int) or window <= 0:
+            return False
+        return estimated_tokens(tree, coming) > window - min(RESERVE, window // 5)
+
     def _usage(self) -> dict[str, Any] | None:
         window = self.model.get("contextWindow") if self.model else None
         return context_usage(self.tree, window) if isinstance(window, int) else None
@@ -188,9 +220,9 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "appendEntry": LiveSession._append_entry,
     "sendMessage": LiveSession._send,
     "sendUserMessage": LiveSession._send_user,
-    "setSessionName": lambda self, name: self.tree.rename(str(name)),
+    "setSessionName": lambda self, name: self.tree.rename(str(name), place=self._place),
     "getSessionName": lambda self: self.name,
-    "setLabel": lambda self, target, label=None: self.tree.label(target, label),
+    "setLabel": lambda self, target, label=None: self.tree.label(target, label, place=self._place),
     "getLabel": lambda self, target: self.tree.label_of(target),
     "getCwd": lambda self: self._cwd,
     "getSessionDir": lambda _self: None,
@@ -219,6 +251,6 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "getSystemPrompt": lambda self: self.system_prompt,
     "getContextUsage": LiveSession._usage,
     "isIdle": lambda self: self.idle,
-    "hasPendingMessages": lambda self: any(item["kind"] == "turn" for item in self.requests),
+    "hasPendingMessages": lambda self: bool(self.tree.wishes),
     "shutdown": lambda self: self.ask({"kind": "shutdown"}),
 }

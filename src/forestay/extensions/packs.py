@@ -239,21 +239,21 @@ def _theme(path: Path) -> tuple[str, str]:
 
 def body(text: str) -> str:
     """A document without its front matter."""
-    if not front_matter(text):
-        return text.strip()
-    return text.replace("\r\n", "\n").split("\n---", 1)[1].partition("\n")[2].strip()
+    return _parted(text)[1]
 
 
 def front_matter(text: str) -> dict[str, str]:
     """The plain fields between the two `---` lines at the top."""
+    return _parted(text)[0]
+
+
+def _parted(text: str) -> tuple[dict[str, str], str]:
+    """The fields, and what comes after them; without a field, the whole is text."""
     lines = text.replace("\r\n", "\n").split("\n")
-    if not lines or lines[0].strip() != "---":
-        return {}
     fields: dict[str, str] = {}
-    for line in lines[1:]:
-        if line.strip() == "---":
-            return fields
-        found = _FIELD.match(line)
-        if found:
+    for at, line in enumerate(lines if lines[0].strip() == "---" else ()):
+        if at and line.strip() == "---":
+            return (fields, "\n".join(lines[at + 1 :]).strip()) if fields else ({}, text.strip())
+        if found := _FIELD.match(line):
             fields[found[1]] = found[2].strip().strip("\"'")
-    return {}
+    return {}, text.strip()

@@ -10,7 +10,7 @@ import msgspec
 
 from forestay.extensions.connectors.contract import Call
 from forestay.extensions.connectors.paths import Roots
-from forestay.extensions.evidence import Correlation, Event
+from forestay.extensions.evidence import Correlation
 from forestay.extensions.protocol import HostCall
 from forestay.kernel import Decision, Grant, Scope
 
@@ -35,27 +35,46 @@ class Learned(msgspec.Struct, frozen=True):
     session: bool = False
 
 
+class Held:
+    """What is to be told of a call: when it began, what was decided and when.
+
+    It is told when the call ends, if that may turn out to be a `repeat`; else with the first decision.
+    """
+
+    __slots__ = ("decisions", "repeat", "started")
+
+    def __init__(self, started: int, repeat: bool) -> None:
+        self.started = started
+        self.repeat = repeat
+        self.decisions: list[tuple[Decision, int]] = []
+
+
 class PendingCall:
     """A call under way: who asks, what it needs, since when, and how it stands."""
+
+    capability = ""
+    params_hash = ""
+    size = 0  # bytes of its parameters
+    by_person: Mapping[str, Scope] = {}  # what somebody allowed for this very call
+    opened: frozenset[tuple[str, str]] = frozenset()  # outside the project: what somebody was asked about and allowed
+    asked_for = 0.0  # seconds that a person took to answer
+    asking: Future[Decision] | None = None  # of a synchronous call, whose thread waits for a person
+    call: Call | None = None
+    held: Held | None = None
+    ended = False
 
     def __init__(self, subject: Subject, request: HostCall, started: float) -> None:
         self.subject = subject
         self.roots = subject.roots
         self.correlation = subject.correlation or Correlation(subject.id, "scn-local")
         self.request = request
-        self.capability = ""
         self.started = started
-        self.ids = {"host_call_id": request.call_id[:128]}
         self.decided: set[tuple[str, str | None]] = set()
-        self.by_person: dict[str, Scope] = {}  # what somebody allowed for this very call
-        self.opened: set[tuple[str, str]] = set()  # outside the project: what somebody was asked about and allowed
-        self.asked_for = 0.0  # seconds that a person took to answer
-        self.call: Call | None = None
-        self.asking: Future[Decision] | None = None  # of a synchronous call, whose thread waits for a person
-        self.ended = False
-        self.params_hash = ""
-        self.size = 0  # bytes of its parameters
-        self.held: list[Event] | None = None  # its records, as long as it may turn out to be a repeat
+
+    @property
+    def id(self) -> str:
+        """As the records have it."""
+        return self.request.call_id[:128]
 
     def stop(self) -> None:
         if self.call is not None:

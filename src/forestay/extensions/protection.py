@@ -27,7 +27,16 @@ LASTING = ("settings", "data")
 """Names that cannot be lifted: who writes these writes every grant."""
 BROUGHT = ("extensions", "skills", "prompts", "themes", "packages.json")
 """What a project may bring in the folder that the host also keeps its data in."""
-DATA_FILES = ("ledger.db", "ledger.db-wal", "ledger.db-shm", HOST_SECRET, "host.lock", "host.json", "vectors")
+DATA_FILES = (
+    "ledger.db",
+    "ledger.db-wal",
+    "ledger.db-shm",
+    HOST_SECRET,
+    "host.lock",
+    "host.json",
+    "vectors",
+    "ledger.db.sessions",
+)
 """What the host keeps in its data folder, where that folder cannot be told from the project."""
 _SHELLS = (
     ".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshenv", ".zprofile",
@@ -145,7 +154,7 @@ def _imports() -> list[str]:
     paths = [path or os.getcwd() for path in sys.path]  # noqa: PTH109 - letters only
     if site.ENABLE_USER_SITE:
         paths.append(site.getusersitepackages())
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # another thread may import meanwhile
         file = getattr(module, "__file__", None)
         if "." not in name and isinstance(file, str) and posixpath.basename(file).startswith("__init__."):
             paths.append(posixpath.dirname(file))

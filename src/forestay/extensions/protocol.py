@@ -145,8 +145,15 @@ class HostCalls(Protocol):
     def call(self, call: HostCall, extension: str) -> AsyncIterator[HostResult]:
         """Perform `call`; one result, or several with `chunk` of which the last has `is_last`. Never raises."""
 
+    async def answer(self, call: HostCall, extension: str) -> HostResult:
+        """As `call`, for one that does not stream: its only result. Never raises."""
+
     def call_sync(self, call: HostCall, extension: str) -> HostResult:
         """As `call`, for the extension's own thread, which waits: one result, no chunks. Never raises."""
+
+    def is_quick(self, call: HostCall, extension: str) -> bool:
+        """Whether `call_sync` may answer on the event loop's own thread: it waits for nobody, and takes one look."""
+        return False
 
     def cancel(self, call_id: str) -> None:
         """Stop the call if it still runs; a second cancel, or one that comes too late, does nothing."""

@@ -14,8 +14,8 @@ import msgspec
 
 from forestay.extensions.manifest import CapabilityManifest
 from forestay.extensions.protocol import VERSION, Register
-from forestay.kernel import Problem, Validator
-from forestay.tools import checker, fitted
+from forestay.kernel import Problem
+from forestay.tools import Fitting
 
 T = TypeVar("T", bound=msgspec.Struct)
 MAX_REGISTRATIONS = 1_000
@@ -137,7 +137,7 @@ class Registrations:
         }
         self._sizes: dict[tuple[str, str], int] = {}
         self._bytes = 0
-        self._checkers: dict[str, tuple[Tool, Validator]] = {}
+        self._fittings: dict[str, tuple[Tool, Fitting]] = {}
 
     def add(self, kind: str, spec: dict[str, Any]) -> None:
         """Keep a registration, instead of an earlier one of the same name (R1, R3)."""
@@ -175,11 +175,11 @@ class Registrations:
 
     def fit(self, name: str, arguments: Any) -> Any:
         """The arguments as the tool's schema wants them, converted and checked."""
-        tool = self.tool(name)
-        kept = self._checkers.get(name)
+        tool = self.tools.get(name) or self.tool(name)
+        kept = self._fittings.get(name)
         if kept is None or kept[0] is not tool:
-            kept = self._checkers[name] = (tool, checker(tool.parameters))
-        return fitted(name, tool.parameters, arguments, typebox=tool.typebox, check=kept[1])
+            kept = self._fittings[name] = (tool, Fitting(name, tool.parameters, typebox=tool.typebox))
+        return kept[1](arguments)
 
     def _weigh(self, kind: str, spec: dict[str, Any]) -> None:
         key, size = self.key(kind, spec), len(msgspec.json.encode(spec))

@@ -9,6 +9,7 @@ F3  A count is on disk a second after its first call, when somebody waits for th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 FULL_CALLS = 1_000  # at once
@@ -30,11 +31,6 @@ class Count:
         self.last, self.last_id = at, id
         self.count = 0
         self.duration = 0.0
-
-    def add(self, at: int, id: str, duration: float) -> None:
-        self.last, self.last_id = at, id
-        self.count += 1
-        self.duration += duration
 
     def told(self) -> dict[str, Any]:
         return {
@@ -60,14 +56,16 @@ class Repeats:
 
     def in_full(self, now_ms: int) -> bool:
         """Whether the next call has records of its own whatever it is (F1)."""
-        passed, self._then = max(0, now_ms - self._then), now_ms
-        self._full = min(float(FULL_CALLS), self._full + passed / 1000 * FULL_PER_SECOND)
+        passed = now_ms - self._then
+        if passed:
+            self._then = now_ms
+            self._full = min(float(FULL_CALLS), self._full + max(0, passed) / 1000 * FULL_PER_SECOND)
         if self._full < 1.0:
             return False
         self._full -= 1.0
         return True
 
-    def take(self, key: Key, data: dict[str, Any], at: int, id: str, duration: float) -> bool:
+    def take(self, key: Key, summary: Callable[[], dict[str, Any]], at: int, id: str, duration: float) -> bool:
         """Count a call that is on record already; False when it is not, and has to be told in full (F2)."""
         if key not in self._known:
             if len(self._known) >= MAX_KNOWN:
@@ -76,10 +74,18 @@ class Repeats:
             return False
         if not self._open:
             self._since = at
+        if key not in self._open:
+            self._open[key] = Count(summary(), at, id)
+        return self.again(key, at, id, duration)
+
+    def again(self, key: Key, at: int, id: str, duration: float) -> bool:
+        """Count a call that is counted in this window already; False when it is not."""
         count = self._open.get(key)
         if count is None:
-            count = self._open[key] = Count(data, at, id)
-        count.add(at, id, duration)
+            return False
+        count.last, count.last_id = at, id
+        count.count += 1
+        count.duration += duration
         return True
 
     @property

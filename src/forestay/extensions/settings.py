@@ -11,6 +11,9 @@ from forestay.extensions.connectors.model import Model
 from forestay.extensions.engine.limits import Limits
 from forestay.kernel import Clock, ExtensionConfig, Randomness, SystemClock
 
+SIGNED_IN = "/signed-in"
+"""The page of the console that a browser comes back to from an authorization server."""
+
 
 class Settings(msgspec.Struct, frozen=True):
     """Surroundings, limits and collaborators of the extensions of one project."""
@@ -30,13 +33,17 @@ class Settings(msgspec.Struct, frozen=True):
     scenario: str = "scn-local"
     """Names the run in the evidence."""
     trusted: bool = False
-    """Whether a person trusts what the project brings."""
+    """Whether a person trusts all that is loaded."""
+    trusted_places: tuple[Path, ...] = ()
+    """Files and folders that a person trusts."""
     record: Callable[[bytes], None] | None = None
     """Hears a trace of each VM, for `forestay ext replay`."""
     log_file: bool = False
     """Whether the evidence is also written as a log file (`pi.ext.log.v1`)."""
     data: Path | None = None
     """The host's data folder."""
+    sign_in_url: str = f"http://127.0.0.1:8787{SIGNED_IN}"
+    """Where a browser comes back to after a person signed in at an MCP server."""
 
     def vm_limits(self) -> Limits:
         """JavaScript that does not yield is stopped at the deadline, and at the latest after the default slice."""

@@ -5,6 +5,8 @@ S1  A tool's effect class is what it could do, not what it says: an extension's 
 S2  Built-in tools pass through the extensions' dispatcher: the same policy and the same evidence as a host call.
 S3  A tool's outcome is given back when the evidence of what it did is on disk.
 S4  An extension that another one waits for cannot call that one's tools: neither would ever go on.
+S5  Agents and workflows are offered an extension's tool in place of the built-in one of its name, as in pi. What an
+    extension calls itself stays the built-in one.
 """
 
 from __future__ import annotations
@@ -123,6 +125,13 @@ class McpTools(ExtensionTools):
     def _is_mine(self, item: Registered) -> bool:
         return self._suite.owner(item.name).extension.runtime == "mcp"
 
+    async def describe(self, name: str) -> Tool | None:
+        """Also a tool that is withdrawn, by its name: a call of it asks a person."""
+        found = await super().describe(name)
+        if found is not None or self._suite.withdrawn_by(name) is None:
+            return found
+        return Tool(name, "", {"type": "object"}, "unsafe", f"{self.kind}:{resource(name)}")
+
     def described(self, item: Registered) -> Tool:
         effect = self._effect(self._suite.owner(item.name), item.name)
         return Tool(item.name, item.description, item.parameters, effect, f"{self.kind}:{resource(item.name)}")
@@ -142,8 +151,9 @@ class BuiltInTools(ToolSource):
         self._scope = scope
 
     async def list(self) -> Sequence[Tool]:
-        active = self._suite.session.active
-        return [row.tool for name, row in BUILT_IN.items() if name in active]
+        """S5: less those that an extension replaces."""
+        offered = set(self._suite.session.active) - {tool.name for tool in self._suite.tools()}
+        return [row.tool for name, row in BUILT_IN.items() if name in offered]
 
     async def prepare(self, tool: Tool, arguments: Any) -> Any:
         return prepared(tool.name, arguments)
@@ -160,14 +170,12 @@ class BuiltInTools(ToolSource):
         params = {"name": tool.name, "input": arguments}
         request = HostCall(f"{self._scope}:{call_id[:64]}", "", "tool", params)
         try:
-            async for result in dispatcher.call(request, self._subject):
-                if result.is_error:
-                    assert result.error is not None, "an error says what it is"
-                    return ToolOutcome(result.error.message, is_error=True, details={"code": result.error.code})
-                return ToolOutcome(text_of(result.output.get("content")), details=result.output.get("details"))
+            result = await dispatcher.answer(request, self._subject)
         finally:
             await self._suite.recorded()
-        raise Problem("internal", f"The tool {tool.name} gave no answer.")
+        if result.error is not None:
+            return ToolOutcome(result.error.message, is_error=True, details={"code": result.error.code})
+        return ToolOutcome(text_of(result.output.get("content")), details=result.output.get("details"))
 
 
 class OtherTools:
@@ -186,15 +194,16 @@ class OtherTools:
 
     async def wait(self, call: Call, params: Mapping[str, Any]) -> Output:
         name = text(params, "name")
-        offered = {item.name: item for item in self._suite.tools()}
-        if name not in offered:
+        holder = self._suite.holder(name)
+        if holder is not None and holder.extension.name == call.extension:
+            call.facts["extension"] = call.extension
+            return await holder.extension.perform(call, name, params.get("input", {}))
+        tool = holder.extension.registrations.tools.get(name) if holder is not None else None
+        if holder is None or tool is None:
             raise Problem("method_not_found", f"There is no tool {name[:80]!r}.", at="$.params.name")
-        guest = self._suite.owner(name).extension
-        owner = call.facts["extension"] = guest.name
-        if owner == call.extension:
-            return await guest.perform(call, name, params.get("input", {}))
+        owner = call.facts["extension"] = holder.extension.name
         with self._waiting(call.extension, owner):
-            arguments = await fit_for(self._source, self._source.described(offered[name]), params.get("input", {}))
+            arguments = await fit_for(self._source, self._source.described(tool), params.get("input", {}))
             outcome = await self._suite.call_tool(name, arguments, call_id=call.call_id, prepared=True)
         if outcome.is_error:
             raise Problem("extension_failed", text_of(outcome.content)[:2000] or f"{name} failed.", tool=name)

@@ -63,6 +63,7 @@ class VmDriver:
         dispatcher: HostCalls,
         *,
         now_ms: Callable[[], int],
+        stopped: Callable[[], Problem | None],
         on_registration: Callable[[said.Registration], None],
         on_failure: Callable[[said.Failure], None],
         on_trap: Callable[[EngineTrap], None],
@@ -70,6 +71,7 @@ class VmDriver:
         self._name = name
         self._dispatcher = dispatcher
         self._now_ms = now_ms
+        self._stopped = stopped  # why the extension is off for good; another thread may decide it
         self._on_registration = on_registration
         self._on_failure = on_failure
         self._on_trap = on_trap
@@ -89,7 +91,6 @@ class VmDriver:
         self._deadline_ms: int | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
-        self._stopped: Problem | None = None
         self._held: list[float] = []
         self.waited = 0.0  # seconds that the extension waited for persons
         self.generation = 0
@@ -149,8 +150,8 @@ class VmDriver:
         """Send an event and wait for its reply (D3)."""
         if self._closed:
             raise Problem("state_conflict", f"{self._name} is closed.")
-        if self._stopped is not None:
-            raise self._stopped
+        if (stopped := self._stopped()) is not None:
+            raise stopped
         if self._owner.hurried():
             await asyncio.sleep(0)
         number = self.next_number()
@@ -231,7 +232,6 @@ class VmDriver:
 
     def stop(self, problem: Problem) -> None:
         """End the VM for good: its next host call does not return, and everybody who waits is told why (D3, D4)."""
-        self._stopped = problem
         waiting = self._sync_call
         if waiting is not None:
             self._dispatcher.cancel(waiting)
@@ -259,6 +259,9 @@ class VmDriver:
     def _finish(self, batch: Batch | BaseException, generation: int) -> None:
         self._busy = False
         if self._closed or generation != self.generation:
+            return
+        if (stopped := self._stopped()) is not None:  # decided while the VM ran: what it answered since does not count
+            self.stop(stopped)
             return
         if isinstance(batch, BaseException):
             self._silence(Problem.unexpected(batch))
@@ -409,11 +412,11 @@ class VmDriver:
         timeout_ms = min(int(limit * 1000), asked.timeout_ms if asked.timeout_ms is not None else 2**53)
         call = HostCall(self.call_id(asked.number), asked.capability, asked.method, asked.params, timeout_ms)
         self._sync_call = call.call_id
-        if self._closed or self._stopped is not None:
+        if self._closed or self._stopped() is not None:
             raise EngineTrap("engine", "the extension was closed")
         result = self._dispatcher.call_sync(call, self._name)
         self._sync_call = None
-        if self._stopped is not None:
+        if self._stopped() is not None:
             raise EngineTrap("engine", "the extension was stopped")
         return _encode([0, _error(result)] if result.is_error else [1, result.output])
 

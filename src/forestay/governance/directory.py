@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -84,6 +84,16 @@ class AgentDirectory:
     async def version(self, tenant: str, agent_id: str, version: str | None = None) -> str:
         """The version that is meant; `not_found`."""
         return (await self.get(tenant, agent_id, version)).version
+
+    async def check_sources(self, tenant: str, refs: Iterable[Mapping[str, Any]]) -> None:
+        """Refuse an AgentRef that says it comes of a manifest which the tenant does not have (RFC 0003)."""
+        for ref in refs:
+            if (source := ref.get("sourceManifestId")) is None:
+                continue
+            known = (await self._shelf(tenant).value()).agents
+            if not self._catalogue.versions(source) and source not in known:
+                message = f"{ref['agentId']} says that it comes of {source[:128]}, which no pack here has."
+                raise Problem("schema_mismatch", message, at="$.agent.sourceManifestId", fix="Install its pack.")
 
     def _check_owner(self, shelf: _Shelf, manifest: AgentManifest) -> None:
         """Refuse an agent whose id is another pack's (G3)."""

@@ -23,8 +23,9 @@ from forestay.governance.deployments import Score
 from forestay.governance.eval_suite import MAX_TASKS, EvalMode, EvalSuite, Fixtures, Task, read_suite
 from forestay.governance.evaluation_workflows import EVALUATION, TASK, TYPE
 from forestay.governance.scorecard import TaskScore, Trial
-from forestay.governance.scoring import Judge, Scorer, scorer_of
+from forestay.governance.scoring import Judge, Scorer, Used, scorer_of
 from forestay.kernel import Draft, Ledger, Problem, parse_iso
+from forestay.models import Usage
 from forestay.runs import CreateRun, Execution, NodeType, RunCreated, Runs
 
 MAX_TRIALS = 100
@@ -257,12 +258,18 @@ class Evaluations:
         """Score what a child made, once (E1)."""
         ended = ctx.ended(key) or {}
 
+        def used(model: str, usage: Usage) -> None:
+            provider, _, name = model.partition(":")
+            counted = {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens}
+            said = {"provider": provider, "model": name or provider, **counted, "nodeId": ctx.node_id}
+            ctx.emit("provider.usage", said)
+
         async def score() -> Any:
             shown = await self._runs().get_run(ended["runId"], ctx.tenant)
             output = (ended.get("outputs") or {}).get("output")
             failed = ended["status"] != "completed"
-            value = 0.0 if failed else await self._score(task, output)
-            findings = await self._judge.findings(output) if self._judges(wanted, failed) and self._judge else []
+            value = 0.0 if failed else await self._score(task, output, used)
+            findings = await self._judge.findings(output, used) if self._judges(wanted, failed) and self._judge else []
             cost = ((shown.metrics or {}).get("openwopCost") or {}).get("usd")
             took = parse_iso(shown.completed_at or "") - parse_iso(shown.created_at or "")
             return msgspec.to_builtins(Trial(0.0 if findings else value, max(0, took), cost or None, tuple(findings)))
@@ -272,12 +279,12 @@ class Evaluations:
     def _judges(self, wanted: Wanted, failed: bool) -> bool:
         return "adversarial" in wanted.modes and not failed
 
-    async def _score(self, task: Task, output: Any) -> float:
+    async def _score(self, task: Task, output: Any, used: Used) -> float:
         if task.expected.match is not None:
             return scorer_of(task.expected.match, self._scorers, "$")(output)
         if self._judge is None or task.expected.rubric is None:
             raise Problem("capability_not_provided", "A rubric needs a judge.", requiredCapability="judge")
-        return await self._judge.score(task.expected.rubric, output)
+        return await self._judge.score(task.expected.rubric, output, used)
 
 
 def _trials(task: TaskScore) -> dict[str, Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from forestay.governance.account_book import Hold
 from forestay.governance.accounts import ModelCall
 from forestay.governance.budgets import Budgets
+from forestay.governance.directory import AgentDirectory
 from forestay.governance.staff import Staff
 from forestay.kernel import Decision
 from forestay.models import DEFAULT_PARAMS, Delta, Deltas, Message, Model, Params, ToolSpec, Usage, message_tokens
@@ -17,14 +20,18 @@ from forestay.tools import Gate, Tool
 
 
 class Metering:
-    """`runs.Governor` over budgets, and over the roster where there is one."""
+    """`runs.Governor` over budgets, and over the roster and the installed agents where there are some."""
 
-    def __init__(self, budgets: Budgets, staff: Staff | None = None) -> None:
+    def __init__(self, budgets: Budgets, staff: Staff | None = None, directory: AgentDirectory | None = None) -> None:
         self._budgets = budgets
         self._staff = staff
+        self._directory = directory
 
-    async def facts(self, request: CreateRun, tenant: str, agents: Sequence[str]) -> list[Fact]:
-        told = await self._staff.named(tenant, request.workflow_id or "", agents) if self._staff else []
+    async def facts(self, request: CreateRun, tenant: str, agents: Sequence[Mapping[str, Any]]) -> list[Fact]:
+        if self._directory is not None:
+            await self._directory.check_sources(tenant, agents)
+        names = [agent["agentId"] for agent in agents]
+        told = await self._staff.named(tenant, request.workflow_id or "", names) if self._staff else []
         return [*told, *self._budgets.facts(request, tenant)]
 
     def metered(self, model: Model, node: Execution, agent_id: str | None = None) -> Model:
@@ -44,19 +51,26 @@ class MeteredModel:
         self._ctx = ctx
         self._agent_id = agent_id
         self._asked: dict[str, int] = {}
+        self._held: Hold | None = None  # for the next question
+
+    @contextlib.asynccontextmanager
+    async def reserving(self, messages: Sequence[Message], params: Params) -> AsyncIterator[None]:
+        """`models.Reserving`: what the question may cost goes to disk with what the node has to say."""
+        asked = self._ctx, self._key(), self.name, self._call(messages, params), self._agent_id
+        async with self._budgets.reserving(*asked, along=self._ctx.along) as held:
+            yield
+            if self._ctx.appends:
+                await self._ctx.flush()
+        self._held = held
 
     async def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
     ) -> Deltas:
-        longest = params.max_tokens or self.max_output_tokens or self.context_window
-
-        def call() -> ModelCall:
-            return ModelCall(sum(message_tokens(self.count_tokens, item) for item in messages), longest)
-
-        place = self._ctx.place
-        number = self._asked[place] = self._asked.get(place, 0) + 1
-        held = self._budgets.model_call(self._ctx, f"{place}#{number}", self.name, call, self._agent_id)
-        async with held as (most, spent):
+        held, self._held = self._held, None
+        call, longest = self._call(messages, params), self._longest(params)
+        key = self._key() if held is None else ""
+        paid = self._budgets.model_call(self._ctx, key, self.name, call, self._agent_id, held)
+        async with paid as (most, spent):
             bounded = params if most is None or most >= longest else msgspec.structs.replace(params, max_tokens=most)
             written = 0
             async for delta in self._model.stream(messages, tools=tools, params=bounded):
@@ -67,6 +81,22 @@ class MeteredModel:
                     delta = self._priced(delta, spent.amounts.get("cost"))
                 yield delta
 
+    def _key(self) -> str:
+        """The place of the next question in the run."""
+        place = self._ctx.place
+        number = self._asked[place] = self._asked.get(place, 0) + 1
+        return f"{place}#{number}"
+
+    def _longest(self, params: Params) -> int:
+        return params.max_tokens or self.max_output_tokens or self.context_window
+
+    def _call(self, messages: Sequence[Message], params: Params) -> Callable[[], ModelCall]:
+        def call() -> ModelCall:
+            tokens = sum(message_tokens(self.count_tokens, item) for item in messages)
+            return ModelCall(tokens, self._longest(params))
+
+        return call
+
     def _priced(self, delta: Delta, cost: int | None) -> Delta:
         if cost is None or delta.usage is None or delta.usage.cost_usd is not None:
             return delta
@@ -74,7 +104,7 @@ class MeteredModel:
 
 
 class MeteredGate:
-    """A tool gate that counts each call before policy is asked about it."""
+    """A tool gate that charges each call; that goes to disk with what policy decided about it."""
 
     def __init__(self, gate: Gate, budgets: Budgets, ctx: Execution, agent_id: str) -> None:
         self._gate = gate

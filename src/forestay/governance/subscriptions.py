@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
-from forestay.governance import inbound_signature
+from forestay.governance import inbound_signature, intake_form
 from forestay.governance.inbound_signature import Signed
 from forestay.governance.staff import Staff
 from forestay.governance.trigger import (
-    DRIVEN,
     Reason,
     Source,
+    SourceSettings,
     Subscription,
     SubscriptionState,
     TriggerRetry,
@@ -21,13 +22,13 @@ from forestay.governance.trigger import (
 )
 from forestay.governance.trigger_table import PREFIX
 from forestay.kernel import Clock, Draft, Ids, Ledger, Problem
-from forestay.runs import Runs
+from forestay.runs import Runs, cron_check
 
 MAX_PER_TENANT = 200
 
 
 class Subscriptions:
-    """The subscriptions of one ledger. `resumed` is called when one is active again."""
+    """The subscriptions of one ledger. `mailboxes` are those of the settings, by name, with the tenant of each."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class Subscriptions:
         clock: Clock,
         ids: Ids,
         secret: bytes,
-        resumed: Callable[[], None],
+        mailboxes: Mapping[str, str],
     ) -> None:
         self._ledger = ledger
         self._runs = runs
@@ -46,8 +47,22 @@ class Subscriptions:
         self._clock = clock
         self._ids = ids
         self._secret = secret
-        self._resumed = resumed
+        self._mailboxes = mailboxes
+        self._watching: list[Callable[[], None]] = []
         self.turn = asyncio.Lock()  # a subscription is looked at and changed by one caller at a time
+
+    @property
+    def driven(self) -> tuple[Source, ...]:
+        """The sources whose events come in through this host."""
+        return ("queue", "webhook", "schedule", "form", *(("email",) if self.reads_mail else ()))
+
+    @property
+    def reads_mail(self) -> bool:
+        return bool(self._mailboxes)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called when a subscription is made, or is active again."""
+        self._watching.append(changed)
 
     async def subscribe(
         self,
@@ -59,19 +74,32 @@ class Subscriptions:
         dedup: bool = True,
         roster_id: str | None = None,
         subscription_id: str | None = None,
+        settings: SourceSettings | None = None,
     ) -> Subscription:
         """Bind a source to a workflow that the tenant can run, or to one of a roster member's portfolio. A caller that
         must not make two gives the id, and gets the one that is there."""
-        if source not in DRIVEN:
+        if source not in self.driven:
             message = f"Events of the source {source} do not come in here."
-            raise Problem("capability_not_provided", message, requiredCapability=f"triggerBridge:{source}")
-        await self._runs.get_workflow(workflow_id, tenant)
+            fix = "Name a mailbox in the settings." if source == "email" else "Choose another source."
+            raise Problem("schema_mismatch", message, at="$.source", fix=fix)
+        document = await self._runs.get_workflow(workflow_id, tenant)
+        how = settings or SourceSettings()
+        self._check(source, how, tenant, document)
         if roster_id is not None and workflow_id not in (await self._staff.get(tenant, roster_id)).workflows:
             raise Problem("schema_mismatch", "The workflow is not in the member's portfolio.", at="$.workflowId")
         name = subscription_id or self._ids.new("sub")
         mark = inbound_signature.fingerprint(self._secret, self._key(name)) if source == "webhook" else None
         made = Subscription(
-            name, source, tenant, workflow_id, "active", dedup, retry or TriggerRetry(), roster_id, mark
+            name,
+            source,
+            tenant,
+            workflow_id,
+            dedup_enabled=dedup,
+            retry_policy=retry or TriggerRetry(),
+            roster_id=roster_id,
+            secret_fingerprint=mark,
+            settings=how,
+            since_ms=self._clock.now_ms(),
         )
         async with self.turn:
             known = {item.subscription_id: item for item in await self.listed(tenant)}
@@ -81,7 +109,22 @@ class Subscriptions:
                 message = "The tenant has as many subscriptions as it may have."
                 raise Problem("state_conflict", message, limit=MAX_PER_TENANT)
             await self._ledger.append(PREFIX + name, [kept(made)], expect=-1)
+        self._changed()
         return made
+
+    def _check(self, source: Source, how: SourceSettings, tenant: str, document: dict[str, Any]) -> None:
+        """Refuse settings with which no event could ever start the workflow."""
+        if source == "schedule":
+            cron_check(how.cron, how.timezone)
+        elif source == "form":
+            intake_form.form_fields(document)
+        elif source == "email" and self._mailboxes.get(how.mailbox) != tenant:
+            message = f"There is no mailbox {how.mailbox[:80]!r} for this tenant."
+            raise Problem("schema_mismatch", message, at="$.mailbox", fix="Name one of `[mailboxes]` in the settings.")
+
+    def _changed(self) -> None:
+        for tell in self._watching:
+            tell()
 
     def secret(self, found: Subscription) -> str | None:
         """What the sender of a webhook signs with; no other source has one."""
@@ -114,13 +157,21 @@ class Subscriptions:
     async def resume(self, tenant: str, subscription_id: str) -> Subscription:
         return await self._move(tenant, subscription_id, "active", None)
 
+    async def found(self, tenant: str, subscription_id: str, *, working: bool) -> None:
+        """Its source was found working, or not: it is active, or `failed`. Whoever paused it meanwhile is right."""
+        known = await self.get(tenant, subscription_id)
+        if known.state in ("active", "failed") and known.state != ("active" if working else "failed"):
+            await self._move(tenant, subscription_id, "active" if working else "failed", None)
+
     async def _move(
         self, tenant: str, subscription_id: str, to: SubscriptionState, reason: Reason | None
     ) -> Subscription:
         async with self.turn:
-            drafts = moved(await self.get(tenant, subscription_id), to, reason)
-            await self._ledger.append(PREFIX + subscription_id, drafts)
-        self._resumed()
+            found = await self.get(tenant, subscription_id)
+            if to == "active":
+                found = msgspec.structs.replace(found, since_ms=self._clock.now_ms())
+            await self._ledger.append(PREFIX + subscription_id, moved(found, to, reason))
+        self._changed()
         return await self.get(tenant, subscription_id)
 
     async def remove(self, tenant: str, subscription_id: str) -> None:

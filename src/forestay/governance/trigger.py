@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -25,8 +25,6 @@ Reason = Literal[
     "source-removed",
     "provenance-unevaluable",
 ]
-DRIVEN: tuple[Source, ...] = ("queue", "webhook")
-"""The sources whose events come in through this machine."""
 _FIRST_MS = 1_000
 _LONGEST_MS = 3_600_000
 _MOVES: dict[SubscriptionState, frozenset[SubscriptionState]] = {
@@ -42,8 +40,18 @@ class TriggerRetry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
     backoff: Literal["none", "fixed", "exponential"] = "exponential"
 
 
+class SourceSettings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a source is told: when a schedule ticks and what its runs are given, or which mailbox mail comes from."""
+
+    cron: str = ""
+    timezone: str = "UTC"
+    inputs: dict[str, Any] = {}
+    mailbox: str = ""
+
+
 class Subscription(msgspec.Struct, frozen=True, rename="camel"):
-    """A subscription with what the host keeps of it; `shown` is the contract's part."""
+    """A subscription with what the host keeps of it; `shown` is the contract's part. Events before `since_ms`, when it
+    was made or resumed, are not its own."""
 
     subscription_id: str
     source: Source
@@ -54,6 +62,13 @@ class Subscription(msgspec.Struct, frozen=True, rename="camel"):
     retry_policy: TriggerRetry = TriggerRetry()
     roster_id: str | None = None
     secret_fingerprint: str | None = None
+    settings: SourceSettings = SourceSettings()
+    since_ms: int = 0
+
+    @property
+    def once(self) -> bool:
+        """Whether the same event again is the same delivery; a moment of a schedule always is."""
+        return self.dedup_enabled or self.source == "schedule"
 
     @property
     def shown(self) -> ShownSubscription:

@@ -9,19 +9,22 @@ import msgspec
 from forestay.kernel import Record, Transaction
 
 PREFIX = "trigger/"
+_COLUMNS = ("subscriptionId", "tenant", "source", "state")
 
 
 class TriggerTable:
     """Projects the streams `trigger/…`."""
 
     name = "triggers"
-    version = 1
+    version = 2
     prefix = PREFIX
     schema = """
         CREATE TABLE trigger_subscriptions (
-            subscription_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, state TEXT NOT NULL, doc TEXT NOT NULL
+            subscription_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, source TEXT NOT NULL, state TEXT NOT NULL,
+            doc TEXT NOT NULL
         );
         CREATE INDEX trigger_tenants ON trigger_subscriptions (tenant);
+        CREATE INDEX trigger_sources ON trigger_subscriptions (source, state);
         CREATE TABLE trigger_deliveries (
             delivery_id TEXT PRIMARY KEY, subscription_id TEXT NOT NULL, tenant TEXT NOT NULL, dedup_key TEXT NOT NULL,
             state TEXT NOT NULL, attempts BIGINT NOT NULL, due_ms BIGINT NOT NULL, received_ms BIGINT NOT NULL,
@@ -41,9 +44,9 @@ class TriggerTable:
         if record.type == "trigger.subscription":
             kept = said["subscription"]
             tx.execute(
-                "INSERT INTO trigger_subscriptions VALUES (?, ?, ?, ?) "
+                "INSERT INTO trigger_subscriptions VALUES (?, ?, ?, ?, ?) "
                 "ON CONFLICT (subscription_id) DO UPDATE SET state = excluded.state, doc = excluded.doc",
-                (kept["subscriptionId"], kept["tenant"], kept["state"], msgspec.json.encode(kept).decode()),
+                (*(kept[name] for name in _COLUMNS), msgspec.json.encode(kept).decode()),
             )
         elif record.type == "trigger.removed":
             ended = (said["subscriptionId"],)

@@ -8,6 +8,7 @@ Invariants:
 - Q4  Delivery fails `maxAttempts` times, then it is a dead letter; a redrive gives it a new set of attempts.
 - Q5  Records about deliveries hold no content but what the run is given; the contract's events hold none.
 - Q6  A subscription that rests, however much it is owed, delays no other.
+- Q7  Of several processes, one at a time delivers what a subscription is owed.
 
 The queue is a table of the ledger. HTTP and Python producers call `offer`; nobody else writes it.
 """
@@ -18,26 +19,30 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 
 from forestay.governance.staff import Staff
 from forestay.governance.subscriptions import Subscriptions, moved
-from forestay.governance.trigger import DRIVEN, Subscription, TriggerRetry, dedup_key, delay_ms
+from forestay.governance.trigger import Subscription, TriggerRetry, dedup_key, delay_ms
 from forestay.governance.trigger_table import PREFIX
-from forestay.kernel import Clock, Draft, Ids, Ledger, Problem, iso
+from forestay.kernel import Clock, Draft, Ids, Ledger, Locks, Problem, iso
 from forestay.runs import CreateRun, Fact, Runs
 
 RETENTION_MS = 24 * 3600 * 1000
 _BATCH = 100
 _IDLE_SECONDS = 60.0
+_SHARED_SECONDS = 1.0  # how often a process looks for what others accepted
 _SHOWN = "delivery_id, subscription_id, dedup_key, state, attempts, received_ms, run_id, error"
 _DUE = """
     SELECT d.delivery_id, d.subscription_id, d.dedup_key, d.attempts, d.seq, d.due_ms
     FROM trigger_deliveries AS d JOIN trigger_subscriptions AS s ON s.subscription_id = d.subscription_id
     WHERE d.state = 'due' AND s.state = 'active' ORDER BY d.due_ms, d.delivery_id LIMIT ?
 """
+# What the contract calls the way of a request; a clock and a mailbox ask by none that it knows.
+_TRANSPORTS: dict[str, Literal["rest", "ui"]] = {"queue": "rest", "webhook": "rest", "form": "ui"}
 _log = logging.getLogger("forestay.triggers")
 
 
@@ -54,6 +59,17 @@ class TriggerDelivery(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     error: str | None = None
 
 
+class _Due(msgspec.Struct, frozen=True):
+    """A delivery that was found due."""
+
+    delivery_id: str
+    subscription_id: str
+    key: str
+    attempts: int
+    seq: int
+    due_ms: int
+
+
 class _Attempt(msgspec.Struct, frozen=True):
     """One try to start the run of a delivery."""
 
@@ -66,8 +82,21 @@ class _Attempt(msgspec.Struct, frozen=True):
 class Triggers:
     """The subscriptions and the queue of one ledger. `start` begins to deliver, `close` stops."""
 
-    def __init__(self, ledger: Ledger, runs: Runs, staff: Staff, *, clock: Clock, ids: Ids, secret: bytes) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        runs: Runs,
+        staff: Staff,
+        *,
+        clock: Clock,
+        ids: Ids,
+        secret: bytes,
+        locks: Locks | None = None,
+        mailboxes: Mapping[str, str] | None = None,
+    ) -> None:
         self._ledger = ledger
+        self._locks = locks or Locks()
+        self._idle = _SHARED_SECONDS if self._locks.shared else _IDLE_SECONDS
         self._runs = runs
         self._staff = staff
         self._clock = clock
@@ -76,8 +105,9 @@ class Triggers:
         self._woken = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self.subscriptions = Subscriptions(
-            ledger, runs, staff, clock=clock, ids=ids, secret=secret, resumed=self._woken.set
+            ledger, runs, staff, clock=clock, ids=ids, secret=secret, mailboxes=mailboxes or {}
         )
+        self.subscriptions.watch(self._woken.set)
         self._turn = self.subscriptions.turn
         self._delivering = asyncio.Lock()
 
@@ -92,12 +122,13 @@ class Triggers:
 
     def capability(self) -> dict[str, Any]:
         """What discovery says: the states that a subscription here enters, and the sources that are driven."""
+        failing = ["failed"] if self.subscriptions.reads_mail else []
         return {
             "supported": True,
-            "subscriptionStates": ["active", "paused", "dead-lettered"],
+            "subscriptionStates": ["active", "paused", *failing, "dead-lettered"],
             "dedup": True,
             "retryPolicy": msgspec.to_builtins(TriggerRetry()),
-            "sources": list(DRIVEN),
+            "sources": list(self.subscriptions.driven),
         }
 
     # Deliveries
@@ -105,23 +136,38 @@ class Triggers:
     async def offer(self, tenant: str, subscription_id: str, event_id: str, inputs: dict[str, Any]) -> TriggerDelivery:
         """Accept an inbound event: it is on disk when this returns. One that was accepted before is that delivery."""
         async with self._turn:
-            found = await self.subscriptions.get(tenant, subscription_id)
-            key = dedup_key(self._secret, subscription_id, event_id)
-            if found.dedup_enabled and (known := await self._known(subscription_id, key)) is not None:
-                return known
-            if found.state != "active":
-                raise Problem("state_conflict", f"The subscription is {found.state}.", state=found.state)
-            delivery_id = self._ids.new("dlv")
-            said = {
-                "deliveryId": delivery_id,
-                "subscriptionId": subscription_id,
-                "tenant": tenant,
-                "dedupKey": key,
-                "inputs": inputs,
-            }
-            await self._ledger.append(PREFIX + subscription_id, [Draft("trigger.received", said)])
+            while True:
+                head = await self._ledger.head(PREFIX + subscription_id)
+                found = await self.subscriptions.get(tenant, subscription_id)
+                key = dedup_key(self._secret, subscription_id, event_id)
+                if found.once and (known := await self._known(subscription_id, key)) is not None:
+                    return known
+                if found.state != "active":
+                    raise Problem("state_conflict", f"The subscription is {found.state}.", state=found.state)
+                delivery_id = self._ids.new("dlv")
+                if await self._receive(found, delivery_id, key, inputs, head.seq):
+                    break
         self._woken.set()
         return await self.delivery(tenant, delivery_id)
+
+    async def _receive(
+        self, found: Subscription, delivery_id: str, key: str, inputs: dict[str, Any], expect: int
+    ) -> bool:
+        """Write that an event came in; False when another process wrote first, perhaps the same event (Q2)."""
+        said = {
+            "deliveryId": delivery_id,
+            "subscriptionId": found.subscription_id,
+            "tenant": found.tenant,
+            "dedupKey": key,
+            "inputs": inputs,
+        }
+        try:
+            await self._ledger.append(PREFIX + found.subscription_id, [Draft("trigger.received", said)], expect)
+        except Problem as problem:
+            if problem.key != "ledger_conflict":
+                raise
+            return False
+        return True
 
     async def _known(self, subscription_id: str, key: str) -> TriggerDelivery | None:
         rows = await self._ledger.look_up(
@@ -171,7 +217,7 @@ class Triggers:
                 wait = await self.deliver_due()
             except Problem as problem:  # the disk's trouble: the queue stays as it is
                 _log.error("deliveries wait: %s", problem.message)
-                wait = _IDLE_SECONDS
+                wait = self._idle
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._woken.wait()
@@ -182,15 +228,34 @@ class Triggers:
             while True:
                 now = self._clock.now_ms()
                 rows = await self._ledger.query(_DUE, (_BATCH,))  # Q6
-                first: int = rows[0][-1] if rows else now + round(_IDLE_SECONDS * 1000)
+                first: int = rows[0][-1] if rows else now + round(self._idle * 1000)
                 if first > now:
-                    return min(_IDLE_SECONDS, (first - now) / 1000)
-                for delivery_id, subscription_id, key, attempts, seq, due in rows:
-                    found = await self.subscriptions.find(subscription_id)
-                    if due <= now and found is not None and found.state == "active":
-                        (received,) = await self._ledger.read(PREFIX + subscription_id, seq, 1)
-                        attempt = _Attempt(delivery_id, key, attempts + 1, received.payload["inputs"])
-                        await self._attempt(found, attempt)
+                    return min(self._idle, (first - now) / 1000)
+                done = [await self._deliver(_Due(*row)) for row in rows if row[-1] <= now]
+                if not any(done):
+                    return self._idle  # other processes deliver what is due
+
+    async def _deliver(self, due: _Due) -> bool:
+        """Try to deliver what was found due; False when another process is at it (Q7)."""
+        async with self._locks.attempt(f"trigger/{due.subscription_id}") as is_ours:
+            if not is_ours:
+                return False
+            if self._locks.shared and not await self._is_due(due):
+                return True
+            found = await self.subscriptions.find(due.subscription_id)
+            if found is not None and found.state == "active":
+                (received,) = await self._ledger.read(PREFIX + due.subscription_id, due.seq, 1)
+                await self._attempt(
+                    found, _Attempt(due.delivery_id, due.key, due.attempts + 1, received.payload["inputs"])
+                )
+            return True
+
+    async def _is_due(self, due: _Due) -> bool:
+        """Whether no process has tried it since it was found."""
+        rows = await self._ledger.look_up(
+            "SELECT state, attempts FROM trigger_deliveries WHERE delivery_id = ?", (due.delivery_id,)
+        )
+        return rows == [("due", due.attempts)]
 
     async def _attempt(self, found: Subscription, attempt: _Attempt) -> None:
         said = await self._tried(found, attempt)
@@ -237,8 +302,9 @@ class Triggers:
                 )
             else:
                 request = CreateRun(workflow_id=found.workflow_id, inputs=attempt.inputs)
+                came_by = _TRANSPORTS.get(found.source)
                 await self._runs.create_run(
-                    request, found.tenant, run_id=run_id, causation_id=event_id, facts=[fact], transport=found.source
+                    request, found.tenant, run_id=run_id, causation_id=event_id, facts=[fact], transport=came_by
                 )
         except Problem as problem:
             if problem.key != "run_already_active":  # else an earlier life started it and did not say so

@@ -16,25 +16,37 @@ from typing import Any
 
 import msgspec
 
-from forestay.agents import Agent, AgentManifest, AgentResult, Hooks, Invocation, Memory, Quiet
+from forestay.agents import (
+    SYSTEM,
+    Agent,
+    AgentManifest,
+    AgentResult,
+    Hooks,
+    Invocation,
+    Memory,
+    Quiet,
+    Transcript,
+    node_prompts,
+)
 from forestay.governance import Budgets, MeteredGate
 from forestay.host.agent_choice import AgentChoice, ChosenAgent
 from forestay.host.agent_root import AGENT_ROOT
 from forestay.host.approvals import RunApprovals
+from forestay.host.completion import CallerTools, GivenTranscript, conversation_of
 from forestay.host.context import open_session, texts
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.fixtures import FixtureTools, seeded
 from forestay.host.hooks import SuiteHooks
-from forestay.host.memory import LedgerMemory
+from forestay.host.memory import AgentMemory
 from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
-from forestay.host.session_turns import RunTranscript, SessionTurns
+from forestay.host.session_turns import SessionTurns
 from forestay.host.tools import HostTools
 from forestay.host.tracing import Tracing
-from forestay.kernel import OPERATOR, Agents, Clock, Ids, Ledger, Problem
+from forestay.kernel import OPERATOR, Agents, Clock, Ids, Problem
 from forestay.models import Model
-from forestay.relay import MAX_SESSIONS_PER_APP, Relay, Session
-from forestay.runs import Execution, NodeType, Parked
+from forestay.relay import MAX_SESSIONS_PER_APP, Memories, Relay, Session
+from forestay.runs import Execution, NodeType, Parked, prompted
 from forestay.tools import Guarded, ToolSource
 
 TYPE = "core.agent"
@@ -46,8 +58,8 @@ class AgentNode:
     def __init__(
         self,
         *,
-        ledger: Ledger,
         relay: Relay,
+        memories: Memories,
         models: HostModels,
         extensions: ProjectExtensions,
         budgets: Budgets,
@@ -60,8 +72,8 @@ class AgentNode:
         turns: SessionTurns,
         tracing: Tracing | None = None,
     ) -> None:
-        self._ledger = ledger
         self._relay = relay
+        self._memories = memories
         self._models = models
         self._extensions = extensions
         self._budgets = budgets
@@ -90,7 +102,9 @@ class AgentNode:
         self._parked = {name: kept for name, kept in self._parked.items() if waiting(name)}
         before = self._parked.pop(node, None) or _Parked(self._ids.new("life"))
         try:
-            async with self._turns.joined(ctx) as before.transcript:
+            async with session.alone(), self._turns.joined(ctx) as joined:
+                given = conversation_of(ctx.inputs)
+                before.transcript = joined if given is None else GivenTranscript(given)
                 return await self._invoke(ctx, chosen, session, task, before)
         except Exception:
             if ctx.appends:  # what the model said is on record, whatever failed after it
@@ -108,6 +122,7 @@ class AgentNode:
         self, ctx: Execution, chosen: ChosenAgent, session: Session, task: Any, parked: _Parked
     ) -> dict[str, Any]:
         manifest = chosen.manifest
+        prompts = await prompted(ctx, agent=manifest, inputs={**ctx.inputs, "task": task})
         agent = await self._agent(ctx, manifest, session, parked)
         identity = ctx.identity("agent", "agent")
         invocation = Invocation(
@@ -116,6 +131,9 @@ class AgentNode:
             node_id=ctx.node_id,
             source="run-api" if ctx.workflow_id == AGENT_ROOT["id"] else "workflow-node",
             channel=chosen.channel,
+            prompts=prompts,
+            principal=ctx.caller("agent", "agent").principal or SYSTEM,
+            observability=ctx.prompts.observability if ctx.has_prompts else "hashed",
         )
         result: AgentResult | None = None
         with self._tracing.span(f"invoke_agent {manifest.agent_id}") as span:
@@ -132,7 +150,7 @@ class AgentNode:
         is_open = not session.warm.closed and not session.warm.expired
         if result.problem is not None:
             if is_open:
-                await session.close()
+                await session.close(failed=True)
             raise result.problem
         if is_open:  # the session ends in the commit that ends the node
             ctx.along(await session.closing())
@@ -143,10 +161,13 @@ class AgentNode:
         name = manifest.agent_id
         model = ctx.metered(self._model(ctx, manifest), name)
         tools: ToolSource = await self._tools.sources(ctx, name, consents=consents)
-        memory: Memory = LedgerMemory(self._ledger, ctx.tenant)
+        own = (ctx.agent or {}).get("memoryRef")
+        memory: Memory = AgentMemory(self._memories, ctx.caller("agent", "memory"), ctx.along, own)
         fixtures = ctx.inputs.get("fixtures")
         if isinstance(fixtures, dict):  # the agent is evaluated
             tools, memory = FixtureTools(fixtures, tools), seeded(fixtures)
+        if (given := conversation_of(ctx.inputs)) is not None:
+            tools = CallerTools(given.tools, tools)
         return Agent(
             manifest,
             model=RelayModel(ctx, self._relay, session, model),
@@ -162,10 +183,10 @@ class AgentNode:
         )
 
     def _model(self, ctx: Execution, manifest: AgentManifest) -> Model:
-        """The model of the agent's class, unless the run's `configurable` names one (RFC 0077 §B-1)."""
+        """The agent's own model or that of its class, unless the run's `configurable` names one (RFC 0077 §B-1)."""
         wanted, mock = ctx.configurable.get("model"), ctx.configurable.get("mockProvider")
         if wanted is None and mock is None:
-            return self._models.for_class(manifest.model_class)
+            return self._models.for_agent(manifest.agent_id, manifest.model_class)
         return ctx.models.chosen(None, wanted, ctx.caller("agent", "model"), mock)
 
     async def _hooks(self, ctx: Execution, parked: _Parked) -> Hooks:
@@ -174,13 +195,14 @@ class AgentNode:
             return Quiet()
         suite = await self._extensions.suite(ctx)
         told = parked.hooks.told if parked.hooks else None
-        parked.hooks = SuiteHooks(suite, self._extensions.prompts, ctx, told)
+        parked.hooks = SuiteHooks(suite, self._extensions.prompts, self._tools, ctx, told)
         return parked.hooks
 
     # The relay session of one node
 
     async def _session(self, ctx: Execution) -> Session:
-        """The session of this node; when an answer came so late that it expired, the next one."""
+        """The session of this node. When an attempt failed in it, or an answer came so late that it expired, the next
+        one; a node that has ended reads its answers in the one that it closed."""
 
         async def make() -> str:
             app = f"{ctx.tenant}::{ctx.run_id}/{ctx.node_id}/{ctx.iteration}"
@@ -195,6 +217,8 @@ class AgentNode:
                 if problem.key != "not_found":
                     raise
                 continue  # nothing had happened in it when its process died
+            if session.warm.failed:
+                continue  # an attempt before this one ended in it
             if session.warm.closed or self._clock.now_ms() < session.warm.expires_ms:
                 return session
             expired += 1
@@ -214,7 +238,7 @@ class _Parked(msgspec.Struct):
 
     life: str
     hooks: SuiteHooks | None = None
-    transcript: RunTranscript | None = None
+    transcript: Transcript | None = None
 
 
 def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -222,6 +246,10 @@ def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield ".agentId", "An agent's id is a text."
     if not isinstance(config.get("context", False), bool):
         yield ".context", "`context` is true or false."
+    try:
+        node_prompts(config)
+    except Problem as problem:
+        yield str(problem.details["at"]).removeprefix("$.config"), problem.message
 
 
 async def _nowhere(ctx: Execution) -> dict[str, Any]:
@@ -241,6 +269,8 @@ def _outputs(chosen: ChosenAgent, session: Session, result: AgentResult) -> dict
         "usage": msgspec.to_builtins(result.usage),
         "relaySessionId": session.id,
     }
+    if result.calls:
+        outputs["toolCalls"] = [msgspec.to_builtins(call) for call in result.calls]
     known: dict[str, Any] = {"validated": result.validated, "confidence": result.confidence}
     if chosen.member is not None:
         known |= {"rosterId": chosen.member, "persona": chosen.manifest.persona}

@@ -5,7 +5,7 @@ Invariants:
 - E1  Loopback, private, link-local, metadata and every other address that is not global is refused, unless the
       operator allowed that host and port by name.
 - E2  What is connected to is what was checked: the name is resolved once and its address pinned.
-- E3  Redirects are not followed, upgrades are not asked for, proxies of the environment are not used.
+- E3  Redirects are not followed, a request for an upgrade is refused, proxies of the environment are not used.
 - E4  Only `https`, or `http` where the operator allowed the host; bodies and time are bounded.
 - E5  Policy decides: the capability is `egress`, the resource `host:port`. What E1 or E4 names needs a grant by name.
       A refused call of a run is a record of the stream `audit`.
@@ -14,9 +14,11 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import functools
 import ipaddress
+import logging
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Literal
 
 import httpx
@@ -66,27 +68,42 @@ class Ruling(msgspec.Struct, frozen=True):
             self.decision.require("address_blocked", _WHY[self.why], at=at, reason=self.why)
 
 
+Resolver = Callable[[str, int], Awaitable[list[str]]]
+"""The addresses that a name means, for a port."""
+
+
 class Egress:
     """An HTTP sender that cannot be talked into reaching the host's own network."""
 
-    def __init__(self, allow: Collection[str] = (), *, plain_http: bool = False, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self,
+        allow: Collection[str] = (),
+        *,
+        plain_http: bool = False,
+        ledger: Ledger | None = None,
+        look_up: Resolver | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
         """`allow` names `host:port` pairs that may be reached though they are not public. `plain_http` permits http
-        to public hosts. `ledger` keeps what was refused."""
+        to public hosts. `ledger` keeps what was refused. `look_up` is used in place of the system's resolver,
+        `transport` in place of sockets."""
         named = tuple(Grant(EGRESS, Scope(hosts=(item.lower(),)), source="flag") for item in allow)
         everybody = Grant(EGRESS, source="builtin")
         self._policy = Policy("strict", defaults=[everybody], subjects={SUBJECT: SubjectRules(named)})
         self._plain_http = plain_http
         self._ledger = ledger
+        self._transport = transport
+        self._look_up = look_up or system_look_up
         self._client: httpx.AsyncClient | None = None
 
     def decide(self, place: Place, *, https_only: bool = True, addresses: Sequence[str] = ()) -> Ruling:
         """What policy says of a call to `place`, as far as is known of the `addresses` that its name means (E5)."""
         host, port, scheme = place
         why: Literal["plain_http", "ssrf"] | None = None
-        if scheme == "http" and (https_only or not self._plain_http):
-            why = "plain_http"
-        elif host in _BLOCKED_NAMES or host.endswith(_BLOCKED_ZONES) or not all(map(_is_public, (host, *addresses))):
+        if host in _BLOCKED_NAMES or host.endswith(_BLOCKED_ZONES) or not all(map(_is_public, (host, *addresses))):
             why = "ssrf"
+        elif scheme == "http" and (https_only or not self._plain_http):
+            why = "plain_http"
         request = Request(SUBJECT, EGRESS, scheme, f"{host}:{port}", by_name_only=why is not None)
         return Ruling(self._policy.decide(request), why)
 
@@ -102,11 +119,11 @@ class Egress:
         if request.method.upper() not in _METHODS:
             raise Problem("schema_mismatch", f"{request.method[:16]!r} is not a method.", at="$.method")
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _FORBIDDEN_HEADERS}
-        if any(name.lower() == "upgrade" for name in request.headers):
+        if any(_upgrades(name, value) for name, value in request.headers.items()):
             raise Problem("address_blocked", "A connection upgrade is not allowed.", reason="upgrade")
         try:
             async with asyncio.timeout(request.timeout_ms / 1000):
-                addresses = [host] if _is_literal(host) else await _look_up(host, port)
+                addresses = [host] if _is_literal(host) else await self._look_up(host, port)
                 # All that the name means must be allowed, not only the first (E1, E2).
                 await self._require(self.decide(place, https_only=False, addresses=addresses), caller)
                 return await self._exchange(request, headers, host, addresses[0])
@@ -146,9 +163,12 @@ class Egress:
 
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:
+            _hush()
             # No connection is used twice: the pool knows addresses, not the names that were checked for them.
             limits = httpx.Limits(max_connections=100, max_keepalive_connections=0)
-            self._client = httpx.AsyncClient(follow_redirects=False, trust_env=False, limits=limits, timeout=60)
+            self._client = httpx.AsyncClient(
+                follow_redirects=False, trust_env=False, limits=limits, timeout=60, transport=self._transport
+            )
         return self._client
 
     async def close(self) -> None:
@@ -156,13 +176,27 @@ class Egress:
             await self._client.aclose()
 
 
-async def _look_up(host: str, port: int) -> list[str]:
+def _hush() -> None:
+    """The client's own log would hold addresses and headers, and credentials with them."""
+    for name in ("httpx", "httpcore"):
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)
+
+
+async def system_look_up(host: str, port: int) -> list[str]:
+    """What the system's resolver says; a Problem when it knows no address."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise Problem("upstream_failed", f"{host} has no address.", host=host) from error
     return [str(item[4][0]).partition("%")[0] for item in found]
+
+
+def _upgrades(name: str, value: str) -> bool:
+    name = name.lower()
+    return name == "upgrade" or (name == "connection" and "upgrade" in value.lower())
 
 
 def _is_literal(host: str) -> bool:
@@ -173,6 +207,7 @@ def _is_literal(host: str) -> bool:
     return True
 
 
+@functools.lru_cache(maxsize=1024)
 def _is_public(host: str) -> bool:
     """Whether an address is one of the internet; a name is checked when it is resolved."""
     return not _is_literal(host) or is_public(ipaddress.ip_address(host))

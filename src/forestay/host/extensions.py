@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from forestay import assets
-from forestay.extensions import MCP_STREAM, USER, Grants, Standing, Trust, checked
+from forestay.extensions import MCP_STREAM, SIGNED_IN, USER, Grants, Standing, Trust, checked
 from forestay.extensions import STREAM as GRANTS
 from forestay.host.servers import ProjectServers
 from forestay.kernel import Clock, Config, Grant, Ledger, Problem, Randomness
@@ -57,6 +57,7 @@ class ProjectExtensions:
         self.ledger = ledger
         self.settings = config.extensions
         self.named_servers = config.mcpServers
+        self._sign_in_url = config.http.url + SIGNED_IN
         self.clock = clock
         self._randomness = randomness
         self._consent = consent
@@ -65,6 +66,9 @@ class ProjectExtensions:
         self.data = data
         self._sessions = sessions
         self._suite: Extensions | None = None
+        self._living: Extensions | None = None  # the suite, also while it is opened
+        self.arrived = asyncio.Event()
+        """Set when the suite is open."""
         self.runs: str | None = None  # the hash of what was loaded
         self._opening = asyncio.Lock()
         self._following: list[asyncio.Future[None]] = []
@@ -148,11 +152,22 @@ class ProjectExtensions:
         async with self._opening:
             if self._suite is None:
                 self._suite = await self._open(tree)
+                self.arrived.set()
             return self._suite
 
     @property
     def opened(self) -> Extensions | None:
         return self._suite
+
+    @property
+    def living(self) -> str | None:
+        """The session that the extensions live in."""
+        return self._living.session.id if self._living is not None else None
+
+    def attend(self) -> None:
+        """Somebody came to a session, or left it: extensions hear of it when it is theirs."""
+        if self._living is not None:
+            self._living.attend()
 
     async def _open(self, tree: SessionTree | None) -> Extensions:
         from forestay.extensions import Extensions, Settings
@@ -164,6 +179,7 @@ class ProjectExtensions:
             ui=self._ui,
             sessions=self._sessions,
             tree=tree,
+            keeper=self.prompts,
             settings=Settings(
                 config=self.settings,
                 trusted=True,
@@ -172,14 +188,17 @@ class ProjectExtensions:
                 randomness=self._randomness,
                 log_file=True,
                 data=self.data,
+                sign_in_url=self._sign_in_url,
             ),
         )
         await suite.__aenter__()
+        self._living = suite
         self.prompts.recorded, self.prompts.callers = suite.recorded, suite.others.callers
         decided = (await self.ledger.head(MCP_STREAM)).next
         try:
             await self._bring(suite, await self.standing(), "startup")
         except BaseException:
+            self._living = None
             await suite.__aexit__(None, None, None)
             raise
         following = (self._follow(suite), self._follow_servers(suite, decided))
@@ -261,7 +280,7 @@ class ProjectExtensions:
         if self._suite is not None:
             await self._suite.emit({"type": "session_shutdown", "reason": "quit"})
             await self._suite.__aexit__(None, None, None)
-            self._suite, self.runs = None, None
+            self._suite, self._living, self.runs = None, None, None
 
 
 def grant_of(capability: str, scope: str, expires_ms: int | None) -> Grant:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from typing import Literal
 
@@ -31,7 +32,8 @@ class Health(msgspec.Struct, frozen=True):
 
 
 async def health(host: Host) -> Health:
-    findings = (await _ledger(host), _disk(host), _engine(host), await _extensions(host), _model(host))
+    found = (await _ledger(host), _disk(host), _engine(host), await _extensions(host), _model(host))
+    findings = (*found, await _fleet(host)) if host.workers is not None else found
     states: tuple[State, ...] = ("unhealthy", "degraded")
     worst: State = next((state for state in states if any(item.state == state for item in findings)), "healthy")
     return Health(worst, findings)
@@ -39,12 +41,24 @@ async def health(host: Host) -> Health:
 
 async def _ledger(host: Host) -> Finding:
     try:
-        records = await host.ledger.position()
+        records = await host.ledger.count()
     except Problem as problem:
         return Finding("ledger", "unhealthy", problem.message)
     if host.ledger.read_only:
         return Finding("ledger", "unhealthy", f"{records} records; the file cannot be written")
     return Finding("ledger", "healthy", f"{records} records")
+
+
+async def _fleet(host: Host) -> Finding:
+    """This process among those that share the ledger: others hold it for dead when its lease has run out."""
+    assert host.workers is not None
+    try:
+        living = await asyncio.to_thread(host.workers.living)
+    except Problem as problem:
+        return Finding("fleet", "unhealthy", problem.message)
+    mine = any(about.get("name") == host.workers.name for about in living)
+    detail = f"{len(living)} processes, {sum('url' in about for about in living)} of them serve callers"
+    return Finding("fleet", "healthy" if mine else "degraded", detail)
 
 
 def _disk(host: Host) -> Finding:

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from forestay.host.cost_attributes import set_cost
 from forestay.host.tracing import Tracing
 from forestay.kernel import Ledger, Record
 from forestay.models import DEFAULT_PARAMS, Deltas, Message, OpenModel, Params, ToolSpec
@@ -161,6 +162,9 @@ class WatchedModel:
         finally:
             span.set("gen_ai.usage.input_tokens", used[0])
             span.set("gen_ai.usage.output_tokens", used[1])
+            tokens = {"input": used[0], "output": used[1], "total": sum(used)}
+            cost = {f"openwop.cost.tokens.{name}": count for name, count in tokens.items()}
+            set_cost(span, {**cost, "openwop.cost.provider": provider})
             span.end()
             self._metrics.of_model(self.name, outcome, *used)
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from forestay.agents import Heard
-from forestay.kernel import Append, Problem
+from forestay.kernel import Problem
 from forestay.models import DEFAULT_PARAMS, Completion, Delta, Deltas, Message, Model, Params, ToolSpec, whole
 from forestay.relay import Piece, Relay, Session, Turned, unpack_text
 from forestay.runs import Execution
@@ -35,7 +35,7 @@ class RelayModel:
         self._session = session
         self._model = model
         self._known: dict[tuple[str, str], Turned] = {}  # by session and key
-        session.write = self._write
+        session.write = ctx.write  # with the node's own records
 
     async def once(self, key: str, ask: Callable[[], Awaitable[Completion]]) -> Completion:
         async def reference() -> dict[str, Any]:
@@ -91,11 +91,6 @@ class RelayModel:
                 turn=key,
             )
         return found
-
-    async def _write(self, append: Append) -> None:
-        """Commits the session's records together with the node's."""
-        self._ctx.along(append)
-        await self._ctx.flush()
 
 
 class _Chunks:

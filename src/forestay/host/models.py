@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from forestay import models
-from forestay.kernel import Clock, Models, Problem
+from forestay.kernel import Budgets, Clock, Config, Models, Problem
 from forestay.models import Model, OpenModel
+
+_LONG_CONTEXT = 100_000  # tokens
 
 
 class HostModels:
@@ -36,12 +41,22 @@ class HostModels:
     def all(self) -> list[OpenModel]:
         """Every model that the configuration names and that can be opened, the default first."""
         found = [self.default]
-        for spec in dict.fromkeys([*self._settings.classes.values(), *self._settings.entries]):
+        for spec in self.names:
             try:
                 found.append(self._named(spec))
             except Problem:  # a caller who asks for that model hears which key is missing
                 continue
         return list(dict.fromkeys(found))
+
+    @property
+    def names(self) -> list[str]:
+        """What a person may choose from, by the names of the settings; the default first."""
+        return list(dict.fromkeys([*self._settings.used, *self._settings.entries]))
+
+    def for_agent(self, agent_id: str, model_class: str) -> OpenModel:
+        """The agent's own model, or that of its class, or the default."""
+        settings = self._settings
+        return self._named(settings.agents.get(agent_id) or settings.classes.get(model_class, settings.default))
 
     def for_class(self, model_class: str) -> OpenModel:
         return self._named(self._settings.classes.get(model_class, self._settings.default))
@@ -53,7 +68,7 @@ class HostModels:
         """
         if not provider and not name:
             return self.default
-        if not provider and name in (self._settings.default, *self._settings.classes.values(), *self._settings.entries):
+        if not provider and name in self.names:
             return self._named(str(name))
         offered = self.all()
         for model in offered:
@@ -74,6 +89,17 @@ class HostModels:
             self._open[spec] = self._watched(opened)
         return self._open[spec]
 
+    def capabilities_of(self, model: Model) -> frozenset[str]:
+        """What a model is known to be capable of: what its entry says, and a long context (OpenWOP RFC 0031 §C)."""
+        entry = self._settings.entries.get(identity(model)[0])
+        long = {"long-context"} if model.context_window >= _LONG_CONTEXT else set[str]()
+        return frozenset(entry.capabilities if entry is not None else ()) | long
+
+    def capability(self) -> dict[str, Any]:
+        """What discovery says of the default model."""
+        known = sorted(self.capabilities_of(self.default))
+        return {"supported": True, "advertised": known, "substitutionSupported": False}
+
     async def close(self) -> None:
         for model in self._open.values():
             await model.aclose()
@@ -84,3 +110,9 @@ def identity(model: Model) -> tuple[str, str]:
     """The provider (or the entry of the settings) and the name of a model, as others are shown them."""
     provider, _, name = model.name.partition(":")
     return provider, name or provider
+
+
+def priced(config: Config) -> Budgets:
+    """The budgets with the prices that models of the settings bring along; each is nearer than a pattern."""
+    own = {f"{name}:*": entry.price for name, entry in config.models.entries.items() if entry.price is not None}
+    return msgspec.structs.replace(config.budgets, prices={**own, **config.budgets.prices})

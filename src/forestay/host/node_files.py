@@ -1,4 +1,4 @@
-"""The project's own node types: Python files, which the configuration names in `workflows.nodes`.
+"""The project's own node types: Python files and WASM packs, which the configuration names in `workflows.nodes`.
 
 F1  A file is executed when a person trusts it as it is: a `forestay.toml` that came from somebody else runs nothing.
 F2  A host does not open without a file that it names: runs would fail for want of a type that is merely not loaded.
@@ -8,16 +8,21 @@ F3  Which types a file declares can be seen without executing it.
 from __future__ import annotations
 
 import ast
+import asyncio
 import sys
 import types
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from forestay.extensions import Places, Trust
 from forestay.governance import UNBOUND_DEPLOYMENT
 from forestay.host.agent_node import UNBOUND
-from forestay.kernel import Ledger, Problem
+from forestay.host.node_packs import NodePack, is_pack, load_pack, read_pack
+from forestay.kernel import Clock, Ledger, Problem
 from forestay.runs import NodeRegistry, NodeType, declaring, standard_registry
 
 TRUST = "forestay workflow trust"
@@ -31,10 +36,19 @@ def trust_in_nodes(ledger: Ledger, root: Path, paths: Sequence[str]) -> Trust:
     return Trust(ledger, paths, _PLACES)
 
 
-async def load_nodes(ledger: Ledger, root: Path, paths: Sequence[str]) -> list[NodeType]:
-    """The types that the files declare (F1, F2)."""
+class LoadedNodes(msgspec.Struct, frozen=True):
+    """The node types of a project, and the packs that some of them come from."""
+
+    types: list[NodeType] = []
+    packs: tuple[str, ...] = ()
+
+
+async def load_nodes(
+    ledger: Ledger, root: Path, paths: Sequence[str], clock: Clock, *, cap: int, data: Path | None
+) -> LoadedNodes:
+    """The types that the files declare (F1, F2), and those of the packs, which may have `cap` bytes of memory."""
     if not paths:
-        return []
+        return LoadedNodes()
     sources = [(name, _source(root, name)) for name in paths]
     standing = await trust_in_nodes(ledger, root, paths).standing(root)
     if standing.state != "trusted":
@@ -42,11 +56,19 @@ async def load_nodes(ledger: Ledger, root: Path, paths: Sequence[str]) -> list[N
         why = "changed since it was trusted" if standing.state == "changed" else "is not trusted yet"
         raise Problem(
             "folder_untrusted",
-            f"This project's node types are Python, which runs with your rights, and {named} {why}.",
+            f"This project brings node types of its own (Python runs with your rights), and {named} {why}.",
             files=list(paths),
             fix=f"Look at the code, then run `{TRUST}`, or start with `forestay up --trust`.",
         )
-    return [found for name, source in sources for found in _executed(name, root / name, source)]
+    types: list[NodeType] = []
+    packs: list[str] = []
+    for name, source in sources:
+        if isinstance(source, NodePack):
+            types += await asyncio.to_thread(partial(load_pack, source, clock, cap=cap, data=data))
+            packs.append(source.manifest.name)
+        else:
+            types += _executed(name, root / name, source)
+    return LoadedNodes(types, tuple(packs))
 
 
 def types_to_check(root: Path, paths: Sequence[str]) -> NodeRegistry:
@@ -55,15 +77,18 @@ def types_to_check(root: Path, paths: Sequence[str]) -> NodeRegistry:
     registry.add(UNBOUND)
     registry.add(UNBOUND_DEPLOYMENT)
     for name in paths:
-        for type_id in _declared(name, _source(root, name)):
+        source = _source(root, name)
+        for type_id in source.type_ids if isinstance(source, NodePack) else _declared(name, source):
             registry.add(NodeType(type_id=type_id, execute=UNBOUND.execute))
     return registry
 
 
-def _source(root: Path, name: str) -> str:
+def _source(root: Path, name: str) -> str | NodePack:
     path = root / name
     if not path.resolve().is_relative_to(root.resolve()) or path.is_symlink():
         raise _invalid(name, "lies outside the project.", "Copy it into the project's folder.")
+    if is_pack(path):
+        return read_pack(path)
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeError) as error:

@@ -155,6 +155,7 @@ def _loss(question: Question) -> dict[str, Any] | None:
         return None
     return {
         "advice": found.effect,
+        "words": found.words,
         "probability": found.probability,
         "lossGrant": found.loss_grant,
         "lossDeny": found.loss_deny,

@@ -8,6 +8,7 @@ W3  Before a grant that lets an extension change something is handed over, that 
     that had such a grant is not begun again: nobody knows how far it came (`effect_uncertain`).
 W4  When a run ends, what waits for its answer is given up; another run that waits for the same extension asks then.
 W5  An extension that asks while no run waits for it gets no answer, and is refused.
+W6  Work that is begun again in another life repeats nothing that is on record (`kept_calls`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from forestay.extensions import Answer, Question
+from forestay.extensions import Answer, CallKind, HostCall, Perform, Question
+from forestay.host.dialog_form import DialogInquiry, UncertainInquiry, is_plain
 from forestay.host.inquiry import Inquiry
+from forestay.host.kept_calls import KeptCalls
 from forestay.host.prompt_form import CapabilityInquiry
 from forestay.kernel import Clock, Problem, iso
 from forestay.runs import Execution, Parked, Runs
@@ -38,9 +41,10 @@ class _Asked:
 class _Work:
     """Something that extensions do for one node of one run."""
 
-    def __init__(self, ctx: Execution, extension: str | None, task: asyncio.Future[Any]) -> None:
+    def __init__(self, ctx: Execution, extension: str | None, task: asyncio.Future[Any], calls: KeptCalls) -> None:
         self.run_id, self.tenant = ctx.run_id, ctx.tenant
         self.extension = extension  # None: any of them, as when an event is told to all
+        self.calls = calls
         self.task = task
         self.asked: deque[_Asked] = deque()
         self.counts: Counter[str] = Counter()
@@ -48,6 +52,7 @@ class _Work:
         task.add_done_callback(lambda _: self.stir.set())
 
     def abandon(self) -> None:
+        self.calls.end(is_given_up=True)
         self.task.add_done_callback(lambda task: task.cancelled() or task.exception())  # heard, whatever it was
         self.task.cancel()
         for asked in self.asked:
@@ -64,6 +69,7 @@ class Prompts:
         self._runs = runs
         self.recorded: Callable[[], Awaitable[None]] | None = None  # until the evidence so far is on disk
         self.callers: Callable[[str], list[str]] = lambda _: []  # the extensions that wait for one
+        self.absent: Callable[[], bool] = lambda: False  # whether a person is expected, and has not come yet
         self._works: dict[str, _Work] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
 
@@ -83,6 +89,30 @@ class Prompts:
                 return answer
         return None
 
+    async def once(self, extension: str, call: HostCall, kind: CallKind, perform: Perform) -> dict[str, Any]:
+        """What a host call gives; what it gave in another life of the work that it is made in (W6)."""
+        work = self._asker(extension)
+        if work is None:
+            return await perform(None)
+
+        async def uncertain(name: str, call: HostCall, mark: dict[str, str]) -> bool:
+            return await self.inquire(UncertainInquiry(extension, name, call, mark)) or False
+
+        async def asked(name: str | None) -> dict[str, Any]:
+            """A dialog while nobody is there yet: the run asks."""
+            if name is None or not (is_plain(call) and self.absent()):
+                return await perform(name)
+            answer = await self.inquire(DialogInquiry(extension, name, call.params))
+            return {"value": answer.value if answer is not None else None}
+
+        return await work.calls.once(extension, call, kind, asked, uncertain)
+
+    async def kept(self, extension: str) -> None:
+        """Until what people answered to an extension is on record."""
+        for work in list(self._works.values()):
+            if work.extension in (extension, None):
+                await work.calls.settled()
+
     def waits(self, node: str) -> bool:
         """Whether work for a node (`run:node:iteration`) stands here and waits for an answer."""
         return any(place.startswith(f"{node}:") for place in self._works)
@@ -97,20 +127,25 @@ class Prompts:
         about: dict[str, Any] | None = None,
         changes: bool = False,
         repeats: bool = False,
+        whole: bool = False,
     ) -> T:
         """What `start` gives, while its questions are asked by the run.
 
         `changes` says that it may change something without asking; `repeats` that doing it twice is somebody else's
-        care. Leaves by `Parked` when a question has no answer yet, and is called again with it.
+        care; `whole` that everything it does is kept, so that doing it twice does nothing (W6). Leaves by `Parked` when
+        a question has no answer yet, and is called again with it.
         """
         place = ctx.place + name
         work = self._works.get(place)
+        repeats = repeats or whole
         if work is None:
             if not repeats:
                 self._check(ctx, place)
                 if changes:
                     await ctx.effect(f"{place}granted", self._mark)  # W3
-            work = self._works[place] = _Work(ctx, extension, asyncio.ensure_future(start()))
+            calls = KeptCalls(place, self._mark, whole=whole)
+            work = self._works[place] = _Work(ctx, extension, asyncio.ensure_future(start()), calls)
+        work.calls.bind(ctx)
         try:
             while True:
                 if work.asked:
@@ -122,6 +157,7 @@ class Prompts:
                 work.stir.clear()
                 await work.stir.wait()
         except Parked:
+            work.calls.bind(None)
             self._watch(work)
             raise
         except BaseException:
@@ -129,6 +165,7 @@ class Prompts:
             work.abandon()
             raise
         del self._works[place]
+        work.calls.end()
         return work.task.result()  # type: ignore[no-any-return]
 
     async def close(self) -> None:

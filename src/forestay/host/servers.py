@@ -7,6 +7,7 @@ Y2  A decision is a record before it is in force, and holds when the answer is g
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from forestay.kernel import Problem
@@ -37,6 +38,15 @@ class ProjectServers:
         project = self._project
         return await server_cards(self.named(), Pins(project.ledger, project.root), project.ledger, project.opened)
 
+    async def pinned(self) -> frozenset[str]:
+        """The pinned tools of approved servers, by the servers' own names for them. Starts nothing."""
+        from forestay.extensions import Pins
+
+        project, servers = self._project, list(self.named().found.values())
+        standing = await Pins(project.ledger, project.root).standing(*servers) if servers else {}
+        admitted = [standing[item.name] for item in servers if standing[item.name].admits(item)]
+        return frozenset(tool for item in admitted for tool in item.pinned)
+
     async def approve(self, name: str, fingerprint: str, *, by: str) -> None:
         """Let the server be started as it was shown (Y1)."""
         suite = await self._project.suite()
@@ -63,9 +73,10 @@ class ProjectServers:
         await self._project.use_servers(suite)
 
     async def withdraw(self, name: str, *, by: str) -> None:
-        """Take back the approval and the pins; the server is stopped."""
-        suite = await self._project.suite()
-        await suite.pins.withdraw(self.named().named(name), by=by)
+        """Take back the approval and the pins; the server is stopped, and nobody is signed in at it any more."""
+        suite, server = await self._project.suite(), self.named().named(name)
+        await suite.pins.withdraw(server, by=by)
+        await asyncio.to_thread(suite.tokens.forget, server)
         await self._project.use_servers(suite)
 
     async def _guest(self, server: ServerConfig) -> McpGuest:

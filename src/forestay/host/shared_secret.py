@@ -38,6 +38,15 @@ def host_secret(folder: Path, randomness: Randomness) -> bytes:
 async def check_secret(ledger: Ledger, secret: bytes, *, renew: bool) -> None:
     """Refuse a secret that is not the one of this ledger; with `renew` it is from now on."""
     told = {"fingerprint": derive(secret, "fingerprint").hex()[:32]}
+    try:
+        await _check(ledger, told, renew=renew)
+    except Problem as problem:
+        if problem.key != "ledger_conflict":
+            raise
+        await _check(ledger, told, renew=renew)  # another host came first, and has told its own
+
+
+async def _check(ledger: Ledger, told: dict[str, str], *, renew: bool) -> None:
     known = await ledger.read(STREAM, 0, 1, reverse=True)
     if known and known[0].payload == told:
         return

@@ -15,15 +15,18 @@ from typing import Any
 
 import msgspec
 
-from forestay.extensions import BuiltInTools, ExtensionTools, McpTools, at_once
+from forestay.extensions import PERSON, BuiltInTools, ExtensionTools, McpTools, PersonShell, at_once
 from forestay.host.approvals import RunApprovals
 from forestay.host.extensions import ProjectExtensions
+from forestay.host.http_tools import EgressGate, HttpTools
+from forestay.host.outbound import Outbound
 from forestay.host.tracing import Tracing
-from forestay.kernel import OPERATOR, Agents, Clock, Decision, Ledger, Problem, canonical
+from forestay.kernel import OPERATOR, Agents, Clock, Decision, Problem, canonical
 from forestay.runs import Caller, CreateRun, Execution, Runs
 from forestay.tools import (
     BUILT_IN,
     ApprovalAnswer,
+    Gate,
     Guarded,
     Tool,
     ToolGate,
@@ -40,6 +43,33 @@ from forestay.tools import (
 WORKFLOW = "core.forestay.workflow"
 """The subject of a workflow's own tool calls."""
 
+CALL: dict[str, Any] = {
+    "id": "forestay-tool",
+    "name": "Call a tool",
+    "version": "1.0.0",
+    "description": "Calls one tool of the host, through its gate and with its questions.",
+    "nodes": [
+        {
+            "id": "tool",
+            "typeId": "core.tool",
+            "name": "Tool",
+            "position": {"x": 0, "y": 0},
+            "config": {},
+            "inputs": {
+                "tool": {"type": "variable", "variableName": "tool"},
+                "arguments": {"type": "variable", "variableName": "arguments", "optional": True},
+            },
+            "outputRole": "primary",
+        }
+    ],
+    "edges": [],
+    "triggers": [{"id": "manual", "type": "manual"}],
+    "variables": [{"name": "tool", "type": "string", "required": True}, {"name": "arguments", "type": "object"}],
+    "metadata": {},
+    "settings": {},
+}
+
+_ANY_SERVER = "mcp:*"
 _TYPES = {"string": "string", "number": "number", "integer": "integer", "boolean": "boolean", "array": "array"}
 
 
@@ -50,16 +80,16 @@ class HostTools:
         self,
         extensions: ProjectExtensions,
         settings: Agents,
-        ledger: Ledger,
         clock: Clock,
         *,
+        outbound: Outbound,
         runs: Callable[[], Runs],
         tracing: Tracing | None = None,
     ) -> None:
         self._extensions = extensions
         self._settings = settings
-        self._ledger = ledger
         self._clock = clock
+        self._outbound = outbound
         self._runs = runs
         self._tracing = tracing or Tracing()
 
@@ -74,22 +104,26 @@ class HostTools:
             BuiltInTools(suite, f"agent:{subject}", f"{ctx.run_id}:{ctx.node_id}"),
             ExtensionTools(suite, during, consents=consents),
             McpTools(suite, during, consents=consents),
+            HttpTools(self._outbound, self._settings.fetch, ctx),
             WorkflowTools(self._runs(), ctx.tenant),
         )
 
-    def gate(self, ctx: Execution, subject: str) -> ToolGate:
+    def gate(self, ctx: Execution, subject: str) -> Gate:
         about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
-        return ToolGate(self._settings, self._ledger, self._clock, subject, about)
+        gate = ToolGate(self._settings, ctx.write, self._clock, subject, about)
+        return EgressGate(gate, self._outbound, ctx)
 
     async def describe(self, name: str) -> Tool | None:
-        """A tool by its name or id, outside a run: built in, of an extension that runs already, or a workflow."""
-        suite = self._extensions.opened
-        own = BUILT_IN.get(name.removeprefix("forestay:"))
-        sources: list[ToolSource] = [WorkflowTools(self._runs(), OPERATOR)]
-        if suite is not None:
+        """A tool by its name or id, outside a run: of an extension that runs already, built in, or a workflow."""
+        if (suite := self._extensions.opened) is not None:
             consents = self._extensions.has_consent
-            sources[:0] = [kind(suite, at_once, consents=consents) for kind in (ExtensionTools, McpTools)]
-        return own.tool if own is not None else await Toolset(*sources).describe(name)
+            running = Toolset(*(kind(suite, at_once, consents=consents) for kind in (ExtensionTools, McpTools)))
+            if (found := await running.describe(name)) is not None:
+                return found
+        if (own := BUILT_IN.get(name.removeprefix("forestay:"))) is not None:
+            return own.tool
+        http = HttpTools(self._outbound, self._settings.fetch)
+        return await Toolset(http, WorkflowTools(self._runs(), OPERATOR)).describe(name)
 
     async def offered(self, tenant: str) -> list[tuple[Tool, Decision]]:
         """Every tool that a workflow of a tenant may call, with what policy says to it; none that it denies (H1)."""
@@ -100,6 +134,7 @@ class HostTools:
             BuiltInTools(suite, f"agent:{WORKFLOW}", "catalogue"),
             ExtensionTools(suite, at_once, consents=consents),
             McpTools(suite, at_once, consents=consents),
+            HttpTools(self._outbound, self._settings.fetch),
             WorkflowTools(self._runs(), tenant),
         )
         found = {tool.id: tool for tool in await known.list()}
@@ -117,10 +152,7 @@ class HostTools:
             raise Problem("permission_denied", "Tools are the operator's alone.", tool=tool[:80])
         ctx: Execution = caller.node
         source = await self.sources(ctx, WORKFLOW, consents=False)
-        found = await source.describe(tool)
-        if found is None:
-            offered = sorted(item.name for item in await source.list())
-            raise Problem("not_found", f"There is no tool {tool[:80]}.", tools=offered)
+        found = await _found(source, tool)
         key = f"{ctx.place}prepared"
         arguments = await fit_for(source, found, arguments, lambda prepare: ctx.effect(key, prepare, later=True))
         # The class that the tool had when the node began is the one that decides after a crash.
@@ -132,11 +164,30 @@ class HostTools:
             raise Problem("extension_failed", outcome.content[:2000], tool=found.name)
         return {"output": outcome.content, "details": outcome.details}
 
-    async def _allowed(self, ctx: Execution, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def run_shell(self, ctx: Execution, shell: PersonShell, command: str) -> dict[str, Any]:
+        """Run a person's `!command` in a run: the gate decides about it as about a tool, and it is run once (H2)."""
+        tool = BUILT_IN["bash"].tool
+        arguments = await self._allowed(ctx, tool, {"command": command}, PERSON, "person")
+        outcome = await self._once(ctx, shell, tool, arguments, f"{ctx.run_id}:{ctx.node_id}")
+        return dict(outcome.details or {})
+
+    async def read_for(self, ctx: Execution, path: str) -> str | None:
+        """A file that a person names in a message; None when it is none, or when it may not be read."""
+        tool, suite = BUILT_IN["read"].tool, await self._extensions.suite(ctx)
+        if (await self.gate(ctx, PERSON).decide(tool, {"path": path})).effect != "allow":
+            return None
+        source = BuiltInTools(suite, f"agent:{PERSON}", f"{ctx.run_id}:{ctx.node_id}")
+        key = hashlib.sha256(path.encode()).hexdigest()[:16]
+        found = await source.call(tool, {"path": path}, call_id=f"@{key}", idempotency_key=None, update=_unheard)
+        return None if found.is_error else found.content
+
+    async def _allowed(
+        self, ctx: Execution, tool: Tool, arguments: dict[str, Any], subject: str = WORKFLOW, caller: str = "workflow"
+    ) -> dict[str, Any]:
         """The arguments that policy, or the person it asks, lets the tool be called with; both are asked once."""
 
         async def decide() -> Any:
-            decision = await self.gate(ctx, WORKFLOW).decide(tool, arguments)
+            decision = await self.gate(ctx, subject).decide(tool, arguments)
             return {"effect": decision.effect, "reason": decision.reason}
 
         decided: dict[str, str] = await ctx.effect(f"{ctx.place}gate", decide, later=True)
@@ -146,7 +197,7 @@ class HostTools:
         if decided["effect"] != "prompt":
             return arguments
         key = f"{ctx.place}approval"
-        answer = await approved(RunApprovals(ctx), key, "workflow", tool, arguments, decided["reason"])
+        answer = await approved(RunApprovals(ctx), key, caller, tool, arguments, decided["reason"])
         if answer.action == "reject":
             said = answer.note or f"A person refused {tool.name}."
             raise Problem("capability_denied", said, tool=tool.name, fix=fix)
@@ -178,6 +229,26 @@ class HostTools:
             otherwise="let the node fail.",
             rejected=fail,
         )
+
+
+async def _found(source: ToolSource, name: str) -> Tool:
+    """The tool with this name or id; `mcp:*/NAME` is the tool of the one MCP server that has it."""
+    server, _, own = name.partition("/")
+    if server != _ANY_SERVER:
+        if (found := await source.describe(name)) is not None:
+            return found
+    elif several := [tool for tool in await source.list() if _is_of_mcp(tool, own)]:
+        if len(several) == 1:
+            return several[0]
+        ids = sorted(tool.id for tool in several)
+        raise Problem("schema_mismatch", f"Several MCP servers have {own[:80]}.", tools=ids, fix="Name `mcp.server`.")
+    offered = sorted(item.name for item in await source.list())
+    raise Problem("not_found", f"There is no tool {name[:80]}.", tools=offered)
+
+
+def _is_of_mcp(tool: Tool, name: str) -> bool:
+    """Whether it is an MCP server's tool of this name, the server's own or ours."""
+    return tool.id.startswith("mcp:") and name in (tool.name, tool.id.partition("/")[2])
 
 
 class _Traced(Toolset):

@@ -5,10 +5,15 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
+    from forestay.kernel.audit_bundle import CheckpointBundle, check_bundle, export_checkpoints
+    from forestay.kernel.audit_log import AuditLog, AuditVerdict
     from forestay.kernel.budget import Amounts, Budget, Limits
+    from forestay.kernel.checkpoint import EVERY_ENTRIES, EVERY_SECONDS, PublicKey
+    from forestay.kernel.cipher import KEY_BYTES, decrypt, encrypt
     from forestay.kernel.clock import (
         Clock,
         ManualClock,
+        SharedClock,
         SystemClock,
         bound_of,
         count_outside,
@@ -17,30 +22,7 @@ if TYPE_CHECKING:
         outside_work,
         parse_iso,
     )
-    from forestay.kernel.config import (
-        OPERATOR,
-        PROJECT_FILE,
-        Agents,
-        Budgets,
-        Ceiling,
-        Config,
-        DeploymentGate,
-        DeploymentSettings,
-        ExtensionConfig,
-        ExtensionOverride,
-        ExtensionPolicy,
-        ExtensionQuotas,
-        Http,
-        HttpLimits,
-        HttpRates,
-        McpServer,
-        ModelEntry,
-        Models,
-        Price,
-        Rate,
-        Telemetry,
-        Workflows,
-    )
+    from forestay.kernel.config import PROJECT_FILE, key_use
     from forestay.kernel.folders import kept_in, make_folder, write_file
     from forestay.kernel.http_url import MAX_URL, URL_PATTERN, Place, place_of, plain_host
     from forestay.kernel.ids import Ids, Randomness, SeededRandomness, SystemRandomness
@@ -59,8 +41,10 @@ if TYPE_CHECKING:
         Append,
         Beat,
         Draft,
+        Fault,
         Head,
         Ledger,
+        Locks,
         Projection,
         Queue,
         Record,
@@ -69,9 +53,13 @@ if TYPE_CHECKING:
         Worker,
         Workers,
     )
+    from forestay.kernel.ledger.postgres import lacking
+    from forestay.kernel.ledger.postgres_server import Lacking
     from forestay.kernel.ledger.sqlite_file import SQLITE_VERSION, sqlite_fault
     from forestay.kernel.ledger.transfer import copy_ledger
     from forestay.kernel.loss import Weighed, weigh
+    from forestay.kernel.markup import MarkupReader
+    from forestay.kernel.peers import A2a, A2aPeer
     from forestay.kernel.policy import (
         AUDIT,
         Decision,
@@ -91,6 +79,34 @@ if TYPE_CHECKING:
     from forestay.kernel.scopes import SCOPED, Scope, check_path_pattern, exactly, match_path
     from forestay.kernel.seal import Seal
     from forestay.kernel.secret import HOST_SECRET, derive, kept_secret
+    from forestay.kernel.settings import (
+        OPERATOR,
+        Agents,
+        Budgets,
+        Ceiling,
+        Config,
+        DeploymentGate,
+        DeploymentSettings,
+        ExtensionConfig,
+        ExtensionOverride,
+        ExtensionPolicy,
+        ExtensionQuotas,
+        Http,
+        HttpLimits,
+        HttpRates,
+        Mailbox,
+        McpServer,
+        ModelEntry,
+        Models,
+        ModelService,
+        Price,
+        PromptSettings,
+        Rate,
+        RetentionSettings,
+        Telemetry,
+        UntrustedEntry,
+        Workflows,
+    )
     from forestay.kernel.terminal_text import one_line, printable
     from forestay.kernel.text_bound import Bounds, bounded, cut
     from forestay.kernel.trace import read_traceparent, trace_id

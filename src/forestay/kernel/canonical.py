@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -22,6 +21,7 @@ MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 128
 
 _encoder = msgspec.json.Encoder(order="sorted")
+_decode = msgspec.json.Decoder().decode
 # An escaped NUL: "\u0000" behind an even number of backslashes.
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -42,16 +42,30 @@ def encode(value: object) -> bytes:
 def encode_strict(value: object) -> bytes:
     """As `encode`, for values that must survive storage anywhere: no NUL in a string, no NaN."""
     data = encode(value)
-    if b"\\u0000" in data and _ESCAPED_NUL.search(data):
-        raise Problem("invalid_text", "A string holds the character U+0000.", fix="Remove NUL characters from strings.")
-    if b"null" in data and _has_non_finite(value):
-        raise Problem("invalid_json", "A number is NaN or infinite.", fix="Send finite numbers, or null.")
+    _check_nul(data)
+    if b"null" in data:
+        _check_finite(value)
     return data
 
 
-def encode_all(values: Iterable[object]) -> list[bytes]:
-    """`encode_strict` of each."""
-    return [encode_strict(value) for value in values]
+def encode_plain(value: object) -> tuple[bytes, Any]:
+    """The bytes of `encode_strict`, and the plain value that a reader of them gets."""
+    data = encode(value)
+    _check_nul(data)
+    plain = _decode(data)
+    if b"null" in data and plain != value:  # a number that became null is not equal to it
+        _check_finite(value)
+    return data, plain
+
+
+def _check_nul(data: bytes) -> None:
+    if b"\\u0000" in data and _ESCAPED_NUL.search(data):
+        raise Problem("invalid_text", "A string holds the character U+0000.", fix="Remove NUL characters from strings.")
+
+
+def _check_finite(value: object) -> None:
+    if _has_non_finite(value):
+        raise Problem("invalid_json", "A number is NaN or infinite.", fix="Send finite numbers, or null.")
 
 
 @overload
@@ -70,9 +84,10 @@ def decode(data: bytes | str, type: Any = Any, *, limit: int = MAX_DOCUMENT_BYTE
             observed=len(data),
             fix="Send a smaller document, or split it.",
         )
-    _check_depth(data)
+    if len(data) > MAX_DEPTH:  # a shorter one has fewer brackets
+        _check_depth(data)
     try:
-        return msgspec.json.decode(data, type=type, strict=strict)
+        return _decode(data) if type is Any else msgspec.json.decode(data, type=type, strict=strict)
     except msgspec.ValidationError as error:
         message, where = located(error)
         raise Problem("schema_mismatch", message, at=where, fix="Correct the field named in `at`.") from error
@@ -115,17 +130,22 @@ def _check_depth(data: bytes | str) -> None:
 _BRACKETS_AND_STRINGS = re.compile(rb'[\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 
 
+_SEQUENCES = (list, tuple, set, frozenset)
+
+
 def _has_non_finite(value: object) -> bool:
     """NaN and the infinities are written as null; a caller who needs the number must hear of it."""
     pending = [value]
     while pending:
         item = pending.pop()
+        if item is None or isinstance(item, str):
+            continue
         if isinstance(item, float):
             if not math.isfinite(item):
                 return True
         elif isinstance(item, dict):
             pending.extend(item.values())
-        elif isinstance(item, list | tuple | set | frozenset):
+        elif isinstance(item, _SEQUENCES):
             pending.extend(item)
         elif isinstance(item, msgspec.Struct):
             pending.extend(getattr(item, name) for name in item.__struct_fields__)

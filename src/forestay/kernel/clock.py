@@ -1,7 +1,8 @@
 """Time as an object that is passed in.
 
-`SystemClock` is the machine's. `ManualClock` stands still until every task waits, and then jumps to the
-next deadline: run a test with `ManualClock().run(main())` and `asyncio.sleep(3600)` inside it costs nothing.
+`SystemClock` is the machine's, `SharedClock` one that several machines have in common. `ManualClock` stands still until
+every task waits, and then jumps to the next deadline: run a test with `ManualClock().run(main())` and
+`asyncio.sleep(3600)` inside it costs nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from forestay.kernel.problems import Problem
 T = TypeVar("T")
 # How long a manual clock waits for a thread before it jumps all the same: the thread may be waiting for the clock.
 _PATIENCE = 30.0
+_ON_ITS_WAY_MS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -39,6 +41,27 @@ class SystemClock:
         return time.monotonic()
 
 
+class SharedClock:
+    """The machine's clock, set by another that several machines share: what one of them writes down for a moment to
+    come, another finds at that moment, however wrong their own clocks are."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._behind = 0
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + self._behind
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def set(self, now_ms: int) -> None:
+        """Go by a clock that says `now_ms`; what the answer took on its way is no difference."""
+        behind = now_ms - self._clock.now_ms()
+        if abs(behind - self._behind) > _ON_ITS_WAY_MS:
+            self._behind = behind
+
+
 class ManualClock:
     """A clock that moves only by `advance`, or by itself inside `run` when nothing else can happen."""
 
@@ -57,6 +80,10 @@ class ManualClock:
         if seconds < 0:
             raise ValueError("time does not go back")
         self._elapsed += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Advance because the loop has nothing to do before then."""
+        self.advance(seconds)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` on a loop that lives in this clock's time."""
@@ -85,7 +112,7 @@ def _manual_loop(clock: ManualClock, threshold: float) -> Any:
             while not events and loop.outside and time.monotonic() < patience:
                 events = super().select(threshold)
             if not events:
-                clock.advance(timeout)
+                clock.jump(timeout)
             return events
 
     class ManualLoop(asyncio.SelectorEventLoop):

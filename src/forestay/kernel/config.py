@@ -11,284 +11,18 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from forestay.kernel import canonical, former
-from forestay.kernel.policy import Mode
 from forestay.kernel.problems import Problem
+from forestay.kernel.settings import Config, ModelEntry, UntrustedEntry
 
 PROJECT_FILE = "forestay.toml"
-# The tenant of the host's own operator: the project, its extensions, the whole ledger are this tenant's alone.
-OPERATOR = "default"
 _MAX_BYTES = 1024 * 1024
+_MAX_DEPTH = 32
 _ONE_TABLE = "A [table] or a setting stands twice. Put what belongs to it under the first one, and delete the second."
-
-
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
-class Output(_Section, frozen=True):
-    format: Literal["json", "human"] | None = None
-
-
-class Data(_Section, frozen=True):
-    """`ledger` is the ledger's address, `postgresql://user@host/database`; when it is empty, the ledger is the file
-    `ledger.db` of the folder `dir`. Keep the password in PGPASSWORD or in a password file, not in the address."""
-
-    dir: str = ".forestay"
-    ledger: str = ""
-
-
-class HttpLimits(_Section, frozen=True):
-    """What one client, one key and all of them together may take of the server; times are seconds."""
-
-    header_seconds: float = 10.0
-    body_seconds: float = 60.0
-    write_seconds: float = 120.0
-    keep_alive_seconds: float = 30.0
-    header_count: int = 100
-    header_bytes: int = 32_768
-    body_bytes: int = 104_857_600
-    connections: int = 10_000
-    connections_per_client: int = 4_000
-    requests: int = 1_000
-    requests_per_key: int = 500
-    streams: int = 10_000
-    streams_per_key: int = 2_000
-
-
-class Rate(_Section, frozen=True):
-    """`per_second` requests over time, `burst` at once."""
-
-    per_second: Annotated[float, msgspec.Meta(gt=0)]
-    burst: Annotated[int, msgspec.Meta(ge=1)]
-
-
-class HttpRates(_Section, frozen=True):
-    """How often callers may ask: all of them together, each tenant, each key. `tenants` and `keys` give one of them a
-    rate of its own; `routes` are by operation name and count for each key apart."""
-
-    overall: Rate | None = None
-    tenant: Rate | None = Rate(10_000, 20_000)
-    key: Rate | None = Rate(5_000, 10_000)
-    tenants: dict[str, Rate] = {}
-    keys: dict[str, Rate] = {}
-    routes: dict[str, Rate] = {}
-
-
-class Http(_Section, frozen=True):
-    host: str = "127.0.0.1"
-    port: int = 8787
-    public_url: str = ""
-    access_log: bool = False
-    limits: HttpLimits = HttpLimits()
-    rates: HttpRates = HttpRates()
-
-
-class Telemetry(_Section, frozen=True):
-    """Spans for OpenTelemetry (the extra `otel`): `otlp` sends them where OTEL_EXPORTER_OTLP_ENDPOINT says."""
-
-    traces: Literal["off", "otlp"] = "off"
-    service_name: str = "forestay"
-
-
-class ExtensionPolicy(_Section, frozen=True):
-    """Pi §4: the mode, what every extension may do, and what none may do."""
-
-    mode: Mode = "prompt"
-    max_memory_mb: int = 256
-    max_model_tokens: int = 1_000_000
-    unconfined_programs: bool = False
-    default_caps: list[str] = []
-    deny_caps: list[str] = []
-
-
-class ExtensionQuotas(_Section, frozen=True):
-    """What one extension may use before it is stopped: host calls a second (twenty seconds' worth at once), megabytes
-    of evidence, of log lines and of files within a day, and megabytes that the session keeps for it."""
-
-    calls_per_second: int = 5_000
-    evidence_mb: int = 1_024
-    log_mb: int = 64
-    storage_mb: int = 4_096
-    session_mb: int = 64
-
-
-class ExtensionOverride(_Section, frozen=True):
-    """What a person decided about one extension: grants as `CAP` or `CAP:SCOPE`."""
-
-    allow: list[str] = []
-    deny: list[str] = []
-    mode: Mode | None = None
-
-
-class ExtensionConfig(_Section, frozen=True):
-    """`tool_words` is a file with the wording of the built-in tools; without one they have our own.
-
-    `unprotected` lifts what `doctor` lists as protected, by its name or its path. `build_seconds` is how long compiling
-    one extension may take.
-    """
-
-    policy: ExtensionPolicy = ExtensionPolicy()
-    quotas: ExtensionQuotas = ExtensionQuotas()
-    overrides: dict[str, ExtensionOverride] = {}
-    paths: list[str] = []
-    tool_words: str = ""
-    unprotected: list[str] = []
-    build_seconds: float = 60.0
-
-
-class McpServer(_Section, frozen=True):
-    """One MCP server: `command` with `args`, `env` and `cwd`, or `url` with `headers`.
-
-    `${NAME}` in a value of `env` or `headers` is that variable of the host, if the server is granted it. Tools that
-    `read_only` names change nothing, as a person says here. A call that hears nothing for `call_seconds` is given up; a
-    server that nobody uses for `idle_seconds` is stopped.
-    """
-
-    command: str = ""
-    args: list[str] = []
-    env: dict[str, str] = {}
-    cwd: str = ""
-    url: str = ""
-    headers: dict[str, str] = {}
-    read_only: list[str] = []
-    start_seconds: float = 30.0
-    call_seconds: float = 60.0
-    idle_seconds: float = 300.0
-
-
-class ModelEntry(_Section, frozen=True):
-    """A model under a name of the project's own; what is not said is what is known of the model.
-
-    `base_url` is a server that speaks the provider's protocol; it gets a key only from `api_key_env`, the name of the
-    variable that holds it. `context_window` and `max_output_tokens` are tokens.
-    """
-
-    model: str
-    provider: Literal["openai", "anthropic"] = "openai"
-    base_url: str = ""
-    api_key_env: str = ""
-    context_window: Annotated[int, msgspec.Meta(ge=256)] | None = None
-    max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    headers: dict[str, str] = {}
-
-
-class Models(_Section, frozen=True):
-    """`default` names an entry or says where a model is. `classes` names another model for a class of work:
-    reasoning, writing, coding, research, classification.
-
-    `embedder` lets the relay find facts by their meaning too; none is the default.
-    """
-
-    default: str = "local"
-    embedder: str = ""
-    classes: dict[str, str] = {}
-    entries: dict[str, ModelEntry] = {}
-
-
-class Agents(_Section, frozen=True):
-    """Where manifests are, what agents may quote from, and which tools they may call without asking a person.
-
-    `allow` and `deny` are patterns over tool names and ids (`write`, `ext:notes/*`, `workflow:*`). A tool that only
-    reads is allowed; any other goes by `mode`.
-    """
-
-    paths: list[str] = []
-    context: list[str] = msgspec.field(default_factory=lambda: ["**/*.md", "**/*.txt"])
-    mode: Mode = "prompt"
-    allow: list[str] = []
-    deny: list[str] = []
-
-
-class Workflows(_Section, frozen=True):
-    """Folders of workflow documents that are stored when the host opens, and Python files with node types of the
-    project's own, which are executed when a person trusts them. `max_loop_iterations` is the most that a document may
-    ask for."""
-
-    paths: list[str] = []
-    nodes: list[str] = []
-    max_loop_iterations: int = 10_000
-
-
-_Count = Annotated[int, msgspec.Meta(ge=1)]
-
-
-class Price(_Section, frozen=True):
-    """What a model costs: USD for a million tokens, of the question and of the answer."""
-
-    input: Annotated[float, msgspec.Meta(ge=0)]
-    output: Annotated[float, msgspec.Meta(ge=0)]
-
-
-class Ceiling(_Section, frozen=True):
-    """How much may be used: by each run, or by all runs together in a day or a month (UTC).
-
-    `name` is a pattern over the workflow's or the agent's id. `model_allow` and `model_deny` are patterns over models.
-    """
-
-    scope: Literal["run", "workflow", "agent", "project"] = "project"
-    name: str = "*"
-    per: Literal["run", "day", "month"] = "run"
-    max_tokens: _Count | None = None
-    max_cost_usd: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    max_tool_calls: _Count | None = None
-    max_retries: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    model_allow: list[str] | None = None
-    model_deny: list[str] = []
-    threshold_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
-    on_exhaustion: Literal["fail", "interrupt"] | None = None
-
-
-class Budgets(_Section, frozen=True):
-    """`ceilings` hold for every tenant by itself; `prices` are by a pattern over models, the first that fits.
-    `advisory` tells what a budget says and stops nothing."""
-
-    enforce: Literal["hard", "advisory"] = "hard"
-    ceilings: list[Ceiling] = []
-    prices: dict[str, Price] = {}
-
-
-class DeploymentGate(_Section, frozen=True):
-    """What a promotion to `active` needs, for agents whose id fits `agent`: a person's yes, an evaluation that passed,
-    or one with a score. `auto_rollback` is the score of a live-shadow evaluation under which a canary goes back."""
-
-    agent: str = "*"
-    approval: bool = False
-    evaluation: bool = False
-    pass_score: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    auto_rollback: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-
-
-class DeploymentSettings(_Section, frozen=True):
-    """The first of `gates` that fits an agent holds for it."""
-
-    gates: list[DeploymentGate] = []
-
-
-class EvaluationSettings(_Section, frozen=True):
-    """`judge` names the model that grades by a rubric; without it, only what a function can score is evaluated."""
-
-    judge: str | None = None
-
-
-class Config(_Section, frozen=True):
-    output: Output = Output()
-    data: Data = Data()
-    http: Http = Http()
-    extensions: ExtensionConfig = ExtensionConfig()
-    models: Models = Models()
-    agents: Agents = Agents()
-    workflows: Workflows = Workflows()
-    budgets: Budgets = Budgets()
-    deployments: DeploymentSettings = DeploymentSettings()
-    evaluations: EvaluationSettings = EvaluationSettings()
-    telemetry: Telemetry = Telemetry()
-    mcpServers: dict[str, McpServer] = {}
-    """MCP servers by name; spelled as in the `.mcp.json` of other hosts."""
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -309,18 +43,66 @@ def load(
     environ = os.environ if environ is None else environ
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
+    brought: dict[str, Any] = {}
     for source, path in (
         ("user file", user_file or users_file(environ)),
         ("project file", (project or Path()) / PROJECT_FILE),
     ):
         path = former.settings(path)
         values = former.values(_read_file(path))
+        if source == "project file":
+            _take_entries_whole(merged, values, path)
+            brought = _entries(values)
         _merge(merged, values, source, sources)
         _convert(merged, path.name, path)
     _merge(merged, _from_environ(environ), "environment", sources)
     _convert(merged, "the environment", None)
     _merge(merged, _nest(flags or {}), "flag", sources)
-    return Loaded(_convert(merged, "the flags", None), sources)
+    return Loaded(_guarded(_convert(merged, "the flags", None), brought, project or Path()), sources)
+
+
+def key_use(entry: ModelEntry, folder: Path) -> str:
+    """What an entry of the project in `folder` would send where, in one line; empty when it names no variable."""
+    address = entry.base_url or f"{entry.provider}:"
+    return f"{entry.api_key_env} {address} {os.path.realpath(folder)}" if entry.api_key_env else ""
+
+
+def _guarded(config: Config, brought: Mapping[str, Any], folder: Path) -> Config:
+    """The configuration in which a project's entries send only the keys that a person trusts them with."""
+    models = config.models
+    entries = dict(models.entries)
+    for name in brought.keys() & entries.keys():
+        use = key_use(entries[name], folder)
+        if use and use not in models.trusted_keys:
+            entries[name] = UntrustedEntry(**msgspec.structs.asdict(entries[name]), use=use)
+    return msgspec.structs.replace(config, models=msgspec.structs.replace(models, entries=entries))
+
+
+def _take_entries_whole(merged: dict[str, Any], values: Mapping[str, Any], path: Path) -> None:
+    """A project's model replaces the user's of that name: an address from here never meets a key from there."""
+    models = values.get("models")
+    if isinstance(models, dict) and "trusted_keys" in models:
+        told = "trusted_keys counts in your own settings only: a project must not trust itself."
+        fix = "Take it out, look at the project's models, then run `forestay model trust NAME`."
+        raise Problem("config_invalid", told, at="models.trusted_keys", file=path.name, fix=fix)
+    found = _entries(values)
+    for name, entry in found.items():
+        _entries(merged).pop(name, None)
+        for field in ("api_key_file", "api_key_command"):
+            if isinstance(entry, dict) and entry.get(field):
+                raise Problem(
+                    "config_invalid",
+                    f"{field} counts in your own settings only: a project could read any file with it.",
+                    at=f"models.entries.{name}.{field}",
+                    file=path.name,
+                    fix="Use api_key_env here, or move the entry to your own file with `forestay model add --user`.",
+                )
+
+
+def _entries(values: Mapping[str, Any]) -> dict[str, Any]:
+    models = values.get("models")
+    entries = models.get("entries") if isinstance(models, dict) else None
+    return entries if isinstance(entries, dict) else {}
 
 
 def users_file(environ: Mapping[str, str]) -> Path:
@@ -333,7 +115,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise Problem("config_invalid", f"{path.name} is larger than {_MAX_BYTES} bytes.", at=path.name)
-        return tomllib.loads(path.read_text("utf-8"))
+        return _flat_enough(tomllib.loads(path.read_text("utf-8")), path)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -344,6 +126,17 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise Problem(
             "config_invalid", f"{path.name} is not valid TOML.", at=path.name, reason=reason, **more
         ) from error
+
+
+def _flat_enough(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The values, unless they are nested deeper than any setting: a key may have thousands of dots."""
+    level: list[Any] = [values]
+    for _ in range(_MAX_DEPTH):
+        tables = [list(item.values()) if isinstance(item, dict) else item for item in level]
+        level = [item for table in tables for item in table if isinstance(item, dict | list)]
+        if not level:
+            return values
+    raise Problem("config_invalid", f"{path.name} is nested more than {_MAX_DEPTH} levels deep.", at=path.name)
 
 
 def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:

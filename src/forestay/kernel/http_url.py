@@ -5,6 +5,7 @@ The one pattern is what the host takes and what its schemas say, so that a calle
 
 from __future__ import annotations
 
+import functools
 import re
 import socket
 from typing import NamedTuple
@@ -38,6 +39,7 @@ class Place(NamedTuple):
     scheme: str
 
 
+@functools.lru_cache(maxsize=256)
 def place_of(url: str, at: str = "$.url") -> Place:
     """Where `url` leads; `schema_mismatch` when it is no address of an HTTP service."""
     found = _URL.fullmatch(url) if len(url) <= MAX_URL else None

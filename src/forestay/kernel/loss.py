@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -20,13 +21,14 @@ class LossMatrix(msgspec.Struct, frozen=True):
 
 
 class Weighed(msgspec.Struct, frozen=True):
-    """A decision with its arithmetic, line by line."""
+    """A decision with its arithmetic, line by line, and in `words`: how high the risk is, and what makes it so."""
 
     effect: Literal["grant", "deny"]
     probability: float
     loss_grant: float
     loss_deny: float
     arithmetic: list[str]
+    words: str = ""
 
 
 # How much more often the sign is seen on malicious extensions than on benign ones, at full strength (1.0).
@@ -44,6 +46,17 @@ LIKELIHOOD_RATIOS: dict[str, float] = {
     "declared": 0.6,
 }
 PRIOR = 0.005
+_WORDS = {
+    "uses_fs": "it reaches files",
+    "uses_exec": "it starts programs",
+    "uses_http": "it reaches the network",
+    "uses_env": "it reads the environment",
+    "unsigned": "nobody signed it",
+    "flagged_api": "the scan flags what it calls",
+    "undeclared": "it did not declare this",
+    "trusted": "you trust its folder",
+    "declared": "it declared this",
+}
 
 
 def weigh(
@@ -77,4 +90,17 @@ def weigh(
         f"loss(deny)  = {p:.4g} x {matrix.deny_malicious:g} + {1 - p:.4g} x {matrix.deny_benign:g} = {loss_deny:.4g}"
     )
     lines.append(f"{effect}: it costs less")
-    return Weighed(effect, p, loss_grant, loss_deny, lines)
+    return Weighed(effect, p, loss_grant, loss_deny, lines, _in_words(evidence, ratios, p, effect))
+
+
+def _in_words(evidence: Mapping[str, float], ratios: Mapping[str, float], p: float, effect: str) -> str:
+    """The risk in one sentence: its level, the better answer, and what speaks against and for the extension."""
+    level = "Low" if p < 0.01 else "Some" if p < 0.1 else "High"
+    named = [name for name in evidence if evidence[name] >= 0.5 and name in _WORDS]
+    named.sort(key=lambda name: abs(math.log(ratios.get(name, 1.0))), reverse=True)
+    against = ", ".join(_WORDS[name] for name in named if ratios.get(name, 1.0) > 1)
+    speaks_for = ", ".join(_WORDS[name] for name in named if ratios.get(name, 1.0) < 1)
+    told = {"against it": against, "for it": speaks_for}
+    reasons = "; ".join(f"{side}: {signs}" for side, signs in told.items() if signs)
+    answer = "allowing" if effect == "grant" else "denying"
+    return f"{level} risk: {answer} is the better answer{f' ({reasons})' if reasons else ''}."

@@ -15,6 +15,7 @@ grant that names it and by nothing else, in every mode. A decision never fails: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -25,6 +26,9 @@ from forestay.kernel.scopes import Scope
 
 AUDIT = "audit"
 """The stream of decisions that no stream of their own has."""
+
+MAX_MADE = 1024  # decisions that a policy remembers
+_LONG = 512  # characters of a resource about which it remembers none
 
 Mode = Literal["strict", "prompt", "permissive"]
 Effect = Literal["allow", "deny", "prompt", "downgrade"]
@@ -132,9 +136,30 @@ class Policy:
         self.denials = tuple(denials)
         self.subjects: dict[str, SubjectRules] = dict(subjects or {})
         self._clock = clock or SystemClock()
+        self._made: dict[Request, Decision] | None = None if self._expires() else {}
 
     def decide(self, request: Request) -> Decision:
         """The first rule that applies, in the order P1 to P5."""
+        if self._made is None or len(request.resource or "") > _LONG:
+            return self._decided(request)
+        made = self._made.get(request)
+        if made is None:
+            if len(self._made) >= MAX_MADE:
+                self._made.clear()
+            made = self._made[request] = self._decided(request)
+        return made
+
+    def asks(self, subject: str) -> bool:
+        """Whether any decision about a subject can be that a person must decide."""
+        return (self.subjects.get(subject, _NO_RULES).mode or self.mode) == "prompt"
+
+    def _expires(self) -> bool:
+        """Whether a decision may differ from one moment to the next; else the same question has the same answer."""
+        rules = self.subjects.values()
+        grants = chain(self.defaults, self.denials, *((*item.allow, *item.deny) for item in rules))
+        return any(grant.expires_ms is not None for grant in grants)
+
+    def _decided(self, request: Request) -> Decision:
         now = self._clock.now_ms()
         rules = self.subjects.get(request.subject, _NO_RULES)
         for grant in rules.deny:

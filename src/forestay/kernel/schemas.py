@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.config import Config
 from forestay.kernel.ledger.records import Record, Verification
 from forestay.kernel.policy import Decision, Grant
 from forestay.kernel.problem_table import Row
+from forestay.kernel.settings import Config
 
 
 def schemas() -> dict[str, dict[str, Any]]:

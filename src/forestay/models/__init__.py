@@ -6,6 +6,7 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.models.assemble import halves, joined, paired, whole
+    from forestay.models.belief import believed
     from forestay.models.embed import Embedder
     from forestay.models.faults import shown
     from forestay.models.protocol import (
@@ -17,16 +18,19 @@ if TYPE_CHECKING:
         Message,
         Model,
         Params,
+        Reserving,
         Role,
         ToolCall,
         ToolSpec,
         Usage,
         fold,
     )
-    from forestay.models.registry import KNOWN, REMOTE, OpenModel, open
-    from forestay.models.remote import Retries
+    from forestay.models.registry import KNOWN, REMOTE, OpenModel, check_entry, key_source, open, sends
+    from forestay.models.remote import Retries, observed
     from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
-    from forestay.models.tokens import MESSAGE_TOKENS, message_tokens, tool_tokens
+    from forestay.models.services import SERVICES, LocalServer, ServedModel, address_of, find_servers, served_models
+    from forestay.models.thesaurus import alike, answering, further
+    from forestay.models.tokens import MESSAGE_TOKENS, OPENING_TOKENS, Estimator, message_tokens, tool_tokens
     from forestay.models.vocabulary import STOP, stem, words
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from forestay.models.assemble import SurrogateJoiner, ToolCallFragments, finish_reason, usage
 from forestay.models.faults import Endpoint
 from forestay.models.protocol import Delta, Deltas, Message, Params, ToolSpec
@@ -55,6 +57,10 @@ class AnthropicMessages:
     async def count(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> int:
         answer = await self._client.messages.count_tokens(model=self._model, **_conversation(messages, tools))
         return answer.input_tokens
+
+    def authorise(self, key: str) -> None:
+        self._client.api_key = key
+        self.endpoint = msgspec.structs.replace(self.endpoint, key=key)
 
     async def aclose(self) -> None:
         await self._client.close()

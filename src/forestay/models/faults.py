@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from forestay.kernel import REDACTED, Clock, Problem
+from forestay.models.quoting import unasked
 
 _LONGEST_QUOTE = 300
 _EXHAUSTED = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
@@ -18,13 +19,15 @@ _SAME_AGAIN = frozenset({408, 409, 425})
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a model is asked. `own` is a server behind a `base_url`; `variable` is where its key came from."""
+    """Where a model is asked. `own` is a server behind a `base_url`; `variable` is where its key came from; `asked` are
+    the texts of the request."""
 
     provider: str
     address: str
     own: bool = False
     key: str | None = None
     variable: str = ""
+    asked: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -32,8 +35,8 @@ class Endpoint(msgspec.Struct, frozen=True):
         return f"the model server at {self.address}" if self.own else f"{self.provider} ({self.address})"
 
     def quoted(self, text: str) -> str:
-        """What the server said, without the key that some servers repeat."""
-        return (text.replace(self.key, REDACTED) if self.key else text)[:_LONGEST_QUOTE]
+        """What the server said, without the key and the prompt that some servers repeat."""
+        return unasked(text.replace(self.key, REDACTED) if self.key else text, self.asked)[:_LONGEST_QUOTE]
 
 
 def shown(address: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from forestay.kernel import canonical
 from forestay.models.assemble import SurrogateJoiner, ToolCallFragments, finish_reason, usage
 from forestay.models.faults import Endpoint
@@ -64,6 +66,10 @@ class OpenAIChat:
         async with stream:
             async for delta in _deltas(stream):
                 yield delta
+
+    def authorise(self, key: str) -> None:
+        self._client.api_key = key
+        self.endpoint = msgspec.structs.replace(self.endpoint, key=key)
 
     async def aclose(self) -> None:
         await self._client.close()

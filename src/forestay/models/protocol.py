@@ -14,8 +14,8 @@ M6  A failure is a Problem (`provider_error`, `provider_timeout`, `rate_limited`
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
-from typing import Any, Literal, Protocol
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -98,7 +98,7 @@ Deltas = AsyncGenerator[Delta, None]
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """A whole answer."""
+    """A whole answer; `asked` is what each call used, where it took several."""
 
     text: str
     tool_calls: tuple[ToolCall, ...]
@@ -106,6 +106,7 @@ class Completion(msgspec.Struct, frozen=True):
     usage: Usage | None
     served_by: str = ""
     refusal: str = ""
+    asked: tuple[Usage, ...] = ()
 
 
 class Model(Protocol):
@@ -127,6 +128,15 @@ class Model(Protocol):
 
     def count_tokens(self, text: str) -> int:
         """Tokens of `text`: exact where a tokenizer is there, else the model's best estimate."""
+
+
+@runtime_checkable
+class Reserving(Protocol):
+    """A model that puts on record what a question may cost before it is asked."""
+
+    def reserving(self, messages: Sequence[Message], params: Params) -> AbstractAsyncContextManager[None]:
+        """Reserve for the next question, which is these messages. Its record is on disk when the block is left, with
+        what the block writes."""
 
 
 async def fold(stream: Deltas, heard: Callable[[str], Awaitable[None]] | None = None) -> Completion:

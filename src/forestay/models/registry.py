@@ -1,4 +1,5 @@
-"""Opening a model by its name: `local`, `scripted:FILE`, `openai:MODEL[@BASE_URL]`, `anthropic:MODEL[@BASE_URL]`.
+"""Opening a model by its name: `local`, `scripted:FILE`, `openai:MODEL[@BASE_URL]`, `anthropic:MODEL[@BASE_URL]`, and
+the services with a short name: `ollama:MODEL`.
 
 A name may also be one of the settings' own, where an entry says the address, the key's variable and the window.
 """
@@ -15,16 +16,24 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from forestay.kernel import Clock, ModelEntry, Problem, Randomness, SystemClock, SystemRandomness
+from forestay.kernel import Clock, ModelEntry, Problem, Randomness, SystemClock, SystemRandomness, UntrustedEntry
 from forestay.models.faults import Endpoint, shown
+from forestay.models.keys import KeySource, LaterKey
 from forestay.models.limits import ModelLimits, limits_of
 from forestay.models.protocol import Model
 from forestay.models.remote import DEFAULT_RETRIES, Provider, Remote, Retries
+from forestay.models.services import SERVICES, address_of
 from forestay.models.tokens import counter_for
 
 REMOTE = {"openai": "forestay.models.openai_chat", "anthropic": "forestay.models.anthropic_messages"}
 """Remote providers: the module of each, which has a `PROVIDER`."""
-KNOWN = ("local", "scripted:FILE", *(f"{kind}:MODEL[@BASE_URL]" for kind in REMOTE))
+KNOWN = (
+    "local",
+    "scripted:FILE",
+    *(f"{kind}:MODEL[@BASE_URL]" for kind in REMOTE),
+    *(f"{name}:MODEL" for name in SERVICES),
+)
+_RESERVED = ("local", "scripted", *REMOTE)
 _ENTRY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -38,12 +47,12 @@ class OpenModel(Model, Protocol):
 class Options(msgspec.Struct, frozen=True):
     """What a specification does not say; None takes what is known of the model, or the environment's key.
 
-    `api_key_env` names the variable that holds the key; `headers` are sent with every request; `entries` are the
+    `key_source` says where the key is to be found; `headers` are sent with every request; `entries` are the
     models that the settings name.
     """
 
     api_key: str | None = None
-    api_key_env: str = ""
+    key_source: KeySource = KeySource()
     headers: Mapping[str, str] = {}
     entries: Mapping[str, ModelEntry] = {}
     context_window: int | None = None
@@ -76,30 +85,63 @@ def open(spec: str, **options: Any) -> OpenModel:
     return opener(rest, given)
 
 
-def _entry(name: str, entry: ModelEntry, options: Options) -> OpenModel:
-    """The model of one entry, under the entry's own name: two servers may have a model of the same name."""
+def check_entry(name: str, entry: ModelEntry) -> None:
+    """A Problem when the entry `name` has a mistake, as far as looking at it tells."""
     at = f"models.entries.{name}"
-    if not _ENTRY_NAME.fullmatch(name) or name in _OPENERS:
+    if not _ENTRY_NAME.fullmatch(name) or name in _RESERVED:
         raise Problem(
             "config_invalid",
             f"{name[:80]!r} cannot name a model.",
             at=at,
-            fix=f"Use letters, digits, `.`, `_` and `-`, and none of {', '.join(_OPENERS)}.",
+            fix=f"Use letters, digits, `.`, `_` and `-`, and none of {', '.join(_RESERVED)}.",
         )
     if not entry.model:
         raise Problem("config_invalid", "The entry names no model.", at=f"{at}.model")
-    address = _checked(entry.base_url, f"{at}.base_url") if entry.base_url else None
-    if address is not None and "@" in urlsplit(address).netloc:
+    if entry.base_url and "@" in urlsplit(_checked(entry.base_url, f"{at}.base_url")).netloc:
         fix = "Put the key into a variable of the environment, and name that in `api_key_env`."
         raise Problem("config_invalid", "A password is not written into the settings.", at=f"{at}.base_url", fix=fix)
+    if sum(map(bool, (entry.api_key_env, entry.api_key_file, entry.api_key_command))) > 1:
+        fix = "Leave one of the api_key settings."
+        raise Problem("config_invalid", "The entry names its key twice.", at=at, fix=fix)
+    _headers(entry.headers, f"{at}.headers")
+
+
+def key_source(entry: ModelEntry) -> KeySource:
+    """Where an entry's key comes from."""
+    said = KeySource(entry.api_key_env, entry.api_key_file, tuple(entry.api_key_command))
+    return _source(entry.provider, entry.base_url or None, said)
+
+
+def _entry(name: str, entry: ModelEntry, options: Options) -> OpenModel:
+    """The model of one entry, under the entry's own name: two servers may have a model of the same name."""
+    check_entry(name, entry)
+    if isinstance(entry, UntrustedEntry) and options.environ.get(entry.api_key_env, "").strip():
+        raise untrusted(name, entry)
     chosen = msgspec.structs.replace(
         options,
-        api_key_env=entry.api_key_env,
+        key_source=key_source(entry),
         context_window=entry.context_window,
         max_output_tokens=entry.max_output_tokens,
-        headers=_headers(entry.headers, f"{at}.headers"),
+        headers=entry.headers,
     )
-    return _remote(entry.provider, f"{name}:{entry.model}", entry.model, address, chosen)
+    return _remote(entry.provider, f"{name}:{entry.model}", entry.model, entry.base_url or None, chosen)
+
+
+def sends(entry: ModelEntry) -> str:
+    """What an entry sends where, in words."""
+    address = shown(entry.base_url) if entry.base_url else f"{entry.provider}'s own address"
+    return f"the environment's {entry.api_key_env} to {address}"
+
+
+def untrusted(name: str, entry: UntrustedEntry) -> Problem:
+    """Nobody has said that this folder may send this variable to this address."""
+    return Problem(
+        "key_untrusted",
+        f"The model {name} of this project would send {sends(entry)}, and nobody has trusted it to.",
+        variable=entry.api_key_env,
+        address=shown(entry.base_url) if entry.base_url else entry.provider,
+        fix=f"Look at the address, then run: forestay model trust {name}",
+    )
 
 
 def _local(rest: str, options: Options) -> OpenModel:
@@ -118,23 +160,41 @@ def _scripted(rest: str, options: Options) -> OpenModel:
     return Scripted(load_script(options.folder / rest))
 
 
-def _remote(kind: str, name: str, model: str, address: str | None, options: Options) -> OpenModel:
-    """The model of a remote provider, under `name`."""
+def _source(kind: str, address: str | None, said: KeySource) -> KeySource:
+    """Where the key comes from. The variable of a provider is for that provider: another server never sees its key."""
+    if said != KeySource() or address is not None:
+        return said
+    return KeySource(SERVICES[kind].variable if kind in SERVICES else _provider(kind).variable)
+
+
+def _provider(kind: str) -> Provider:
     provider: Provider = importlib.import_module(REMOTE[kind]).PROVIDER
+    return provider
+
+
+def _remote(kind: str, name: str, model: str, address: str | None, options: Options) -> OpenModel:
+    """The model of a remote provider or of a service with a short name, under `name`."""
+    source = _source(kind, address, options.key_source)
+    title = ""
+    if kind in SERVICES:
+        service, title = SERVICES[kind], SERVICES[kind].title
+        kind, address = service.wire, address or address_of(kind, options.environ)
+    provider = _provider(kind)
     sdk = _package(provider.package)
-    key = _key(provider.title, provider.variable, address, options)
-    unsent = dict.fromkeys(provider.unsent(address is not None, key is not None), sdk.Omit())
+    server = provider.title if address is None else shown(address)
+    key = options.api_key if options.api_key is not None else source.given(options.environ, server)
+    later = LaterKey(source, options.clock) if source.later and options.api_key is None else None
+    unsent = provider.unsent(address is not None, key is not None or later is not None)
     client = provider.client(
         sdk,
         api_key=key or "none",
         base_url=address,
         max_retries=0,
         timeout=None,
-        default_headers={**unsent, **options.headers},
+        default_headers={**dict.fromkeys(unsent, sdk.Omit()), **options.headers},
     )
-    variable = provider.variable if address is None else ""
-    named = "" if options.api_key is not None else options.api_key_env or variable
-    endpoint = Endpoint(provider.title, shown(str(client.base_url)), address is not None, key, named)
+    named = "" if options.api_key is not None else source.label
+    endpoint = Endpoint(title or provider.title, shown(str(client.base_url)), address is not None, key, named)
     limits = _limits(model, options)
     return Remote(
         provider.wire(name, model, client, endpoint, limits.max_output_tokens),
@@ -143,6 +203,7 @@ def _remote(kind: str, name: str, model: str, address: str | None, options: Opti
         clock=options.clock,
         retries=options.retries,
         randomness=options.randomness,
+        key=later,
     )
 
 
@@ -159,7 +220,7 @@ def _specified(kind: str) -> Callable[[str, Options], OpenModel]:
 _OPENERS: dict[str, Callable[[str, Options], OpenModel]] = {
     "local": _local,
     "scripted": _scripted,
-    **{kind: _specified(kind) for kind in REMOTE},
+    **{kind: _specified(kind) for kind in (*REMOTE, *SERVICES)},
 }
 
 
@@ -197,40 +258,18 @@ def _checked(address: str, at: str, **details: Any) -> str:
     return address
 
 
-def _headers(headers: Mapping[str, str], at: str) -> Mapping[str, str]:
-    """Headers that can be sent; a key is not written into the settings."""
+def _headers(headers: Mapping[str, str], at: str) -> None:
+    """A Problem for a header that cannot be sent, or that carries a key: the settings hold none."""
     for name, value in headers.items():
         if name.lower() in ("authorization", "x-api-key"):
             fix = "Put the key into a variable of the environment, and name that in `api_key_env`."
             raise Problem("config_invalid", f"{name} is not set here.", at=f"{at}.{name}", fix=fix)
         if not _HEADER_NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
             raise Problem("config_invalid", f"{name[:80]!r} cannot be sent as a header.", at=f"{at}.{name[:80]}")
-    return headers
 
 
 def _incomplete(form: str, what: str) -> Problem:
     return Problem("model_unknown", f"The model specification lacks {what}.", fix=f"Write {form}.", known=list(KNOWN))
-
-
-def _key(provider: str, variable: str, address: str | None, options: Options) -> str | None:
-    """The key to send; None for a server of one's own that was given none. The environment's key of a provider is for
-    that provider: another server never sees it."""
-    if options.api_key is not None:
-        return options.api_key
-    named = options.api_key_env or (variable if address is None else "")
-    if not named:
-        return None
-    key = options.environ.get(named, "").strip()
-    if not key:
-        raise Problem(
-            "provider_unauthenticated",
-            f"There is no key for {shown(address) if address is not None else provider}: {named} is not set.",
-            variable=named,
-            fix=f"Set {named}, or use the model `local`, which needs none.",
-        )
-    if not (key.isascii() and key.isprintable()):
-        raise Problem("provider_unauthenticated", f"What {named} holds cannot be sent as a key.", variable=named)
-    return key
 
 
 def _package(name: str) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -51,6 +51,9 @@ class Wire(Protocol):
 
     def deltas(self, request: dict[str, Any]) -> Deltas: ...
 
+    def authorise(self, key: str) -> None:
+        """Send `key` from now on."""
+
     async def aclose(self) -> None: ...
 
 
@@ -81,7 +84,9 @@ class Remote:
         clock: Clock,
         retries: Retries = DEFAULT_RETRIES,
         randomness: Randomness | None = None,
+        key: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
+        """`key` gives the key for each request, where finding it takes time."""
         self.name = wire.name
         self.context_window = limits.context_window
         self.max_output_tokens = limits.max_output_tokens
@@ -90,14 +95,16 @@ class Remote:
         self._clock = clock
         self._retries = retries
         self._randomness = randomness or SystemRandomness()
+        self._key = key
 
     def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
     ) -> Deltas:
         request = self._wire.request(messages, tools, params)
+        asked = tuple(message.content for message in messages)
         silence = params.timeout or _SILENCE
         deltas = resend(
-            lambda: paced(self._attempt(request), silence, self._wire.endpoint), self._retries, self._randomness
+            lambda: paced(self._attempt(request, asked), silence, self._wire.endpoint), self._retries, self._randomness
         )
         return observed(deltas, self._counter, messages, tools)
 
@@ -113,6 +120,7 @@ class Remote:
                 f"{self._wire.endpoint.provider} does not count tokens for others.",
                 fix="Use `count_tokens`.",
             )
+        await self._authorised()
         with translated(self._wire.sdk, self._wire.endpoint, self._clock):
             tokens: int = await count(messages, tools)
         return tokens
@@ -120,8 +128,14 @@ class Remote:
     async def aclose(self) -> None:
         await self._wire.aclose()
 
-    async def _attempt(self, request: dict[str, Any]) -> Deltas:
-        with translated(self._wire.sdk, self._wire.endpoint, self._clock):
+    async def _authorised(self) -> None:
+        if self._key is not None:
+            self._wire.authorise(await self._key())
+
+    async def _attempt(self, request: dict[str, Any], asked: tuple[str, ...]) -> Deltas:
+        await self._authorised()
+        endpoint = msgspec.structs.replace(self._wire.endpoint, asked=asked)
+        with translated(self._wire.sdk, endpoint, self._clock):
             deltas = self._wire.deltas(request)
             try:
                 async for delta in deltas:

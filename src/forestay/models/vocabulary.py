@@ -23,30 +23,35 @@ STOP = frozenset(
     "they this those to was we were what when where which who whom whose why will with would you your".split()
 )
 
-_stems: dict[str, str] = {}
 _STEMS_KEPT = 200_000
+# Of ASCII, what `_WORD` finds in lower case; all else is a space. Faster than a pattern.
+_PLAIN = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
+
+
+class _Stems(dict[str, str]):
+    """The stems of the words that were met, each computed once."""
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= _STEMS_KEPT:
+            self.clear()
+        result = self[word] = stem(word)
+        return result
+
+
+_stem_of = _Stems().__getitem__
 
 
 def words(text: str) -> list[str]:
     """The stems of every word of `text`, in order, stop words included."""
-    found = _WORD.findall(text.lower())
-    if not text.isascii():
-        found = _split_unspaced(found)
-    known = _stems.get
-    return [known(word) or _remember(word) for word in found]
+    if text.isascii():
+        return list(map(_stem_of, text.translate(_PLAIN).split()))
+    return list(map(_stem_of, _split_unspaced(_WORD.findall(text.lower()))))
 
 
 def content(text: str) -> list[str]:
     """The words that carry meaning; all of them when a text has only stop words."""
     every = words(text)
     return [word for word in every if word not in STOP] or every
-
-
-def _remember(word: str) -> str:
-    if len(_stems) >= _STEMS_KEPT:
-        _stems.clear()
-    result = _stems[word] = stem(word)
-    return result
 
 
 def stem(word: str) -> str:

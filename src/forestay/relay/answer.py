@@ -102,9 +102,10 @@ async def _read(
                 answer.calls += delta.tool_calls
                 answer.finish = delta.finish_reason or answer.finish
                 answer.usage = delta.usage or answer.usage
+                before = built.served_by or answer.served_by
+                if before and delta.served_by not in ("", before):
+                    raise _changed(model, before, delta.served_by)
                 answer.served_by = answer.served_by or delta.served_by
-                if answer.served_by and built.served_by not in ("", answer.served_by):
-                    raise _changed(model, built.served_by, answer.served_by)
                 if delta.text:
                     text, half = halves(paired(half + delta.text))
                     texts.append(text)

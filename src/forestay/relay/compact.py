@@ -43,7 +43,7 @@ def due(facts: int, last: int) -> bool:
 def plan(facts: Sequence[Fact], cold: Iterable[int]) -> Compaction:
     """What can leave; the newest of equal facts stays, since it is the most recent one to have been said."""
     gone = set(cold)
-    stands: dict[tuple[bytes, str, str, str], int] = {}
+    stands: dict[tuple[str, str, str, tuple[str, str, float]], int] = {}
     folded: list[tuple[int, int]] = []
     archived: list[int] = []
     for fact in reversed(facts):
@@ -52,8 +52,9 @@ def plan(facts: Sequence[Fact], cold: Iterable[int]) -> Compaction:
         if fact.superseded_by >= 0:
             archived.append(fact.number)
         elif not fact.relation:
-            # The hash covers text, entity, relation and the confidence it was made with.
-            key = (fact.hash, fact.context, fact.kind, fact.source.partition(":")[0])
+            origin = fact.origin
+            kind = (fact.kind, origin.source.partition(":")[0], origin.confidence)
+            key = (fact.text, fact.entity, fact.context, kind)
             first = stands.setdefault(key, fact.number)
             if first != fact.number and facts[first].confidence == fact.confidence:
                 folded.append((fact.number, first))

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from forestay.kernel import Draft, Problem, canonical
-from forestay.models import Message, Model, Params, ToolCall, ToolSpec, halves, joined, paired, whole
+from forestay.models import Message, Model, Params, Reserving, ToolCall, ToolSpec, halves, joined, paired, whole
 from forestay.relay import drift, window
 from forestay.relay.answer import Built, WindowAnswer, ask
 from forestay.relay.budget import within_caps
@@ -63,6 +63,7 @@ class DispatchTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PLAIN = DispatchTerms()
+_FREE = nullcontext()
 
 
 class WindowEngine:
@@ -165,8 +166,10 @@ class WindowEngine:
             self._chosen = self.session.models.asked = waiting.popleft()
             self._built = None
             self._built = built = await self._build(going_on)
+            params = self._params(built)
             try:
-                async with aclosing(self._ask(built, answer)) as pieces:
+                await self._record(built, params)
+                async with aclosing(self._ask(built, params, answer)) as pieces:
                     async for piece in pieces:
                         yield piece
                 return
@@ -213,7 +216,7 @@ class WindowEngine:
         return window.plan(model, config, *asked, self._tools, self.terms.around)
 
     async def _build(self, going_on: bool) -> Built:
-        """Divides the tokens, chooses the facts and records what the model is asked (D2, W1)."""
+        """Divides the tokens and chooses the facts (D2, W1)."""
         session, state = self.session, self.state
         plan = self._plan(self._model)
         reserve = min(plan.reserve, self.terms.window_tokens) if self.terms.window_tokens else plan.reserve
@@ -246,22 +249,24 @@ class WindowEngine:
             state.served_by,
         )
         self._first = built if first is None or state.reground else first
-        await session.record(
-            Draft(
-                "crp.envelope.build_complete",
-                {
-                    "dispatch_id": state.id,
-                    "window_id": built.window_id,
-                    "facts": packed.numbers,
-                    "input_tokens": built.input_tokens,
-                    "max_tokens": max_tokens,
-                    "saturation": round(built.saturation, 6),
-                    "regrounded": state.reground,
-                    "messages": canonical.digest([[item.role, pack_text(item.content)] for item in messages]),
-                },
-            )
-        )
         return built
+
+    async def _record(self, built: Built, params: Params) -> None:
+        """Records what the model is asked, and with it what that may cost where somebody counts."""
+        said = {
+            "dispatch_id": self.state.id,
+            "window_id": built.window_id,
+            "facts": built.packed.numbers,
+            "input_tokens": built.input_tokens,
+            "max_tokens": built.max_tokens,
+            "saturation": round(built.saturation, 6),
+            "regrounded": self.state.reground,
+            "messages": canonical.digest([[item.role, pack_text(item.content)] for item in built.messages]),
+        }
+        model = self._model
+        paid = model.reserving(built.around.spliced(built.messages), params) if isinstance(model, Reserving) else _FREE
+        async with paid:
+            await self.session.record(Draft("crp.envelope.build_complete", said))
 
     async def _fitted(
         self, packed: Packed | None, query: str, room: int, limit: int, extra: list[Message], tools: int
@@ -297,20 +302,16 @@ class WindowEngine:
                 break
         return form, tokens
 
-    def _ask(self, built: Built, answer: WindowAnswer) -> AsyncGenerator[str, None]:
-        session = self.session
-        return ask(
-            self._model,
-            built,
-            answer,
-            Seam(halves(self.state.output)[0] if built.going_on else ""),
-            tools=self._tools,
-            params=Params(
-                max_tokens=built.max_tokens,
-                temperature=self.terms.temperature,
-                timeout=session.warm.config.provider_timeout,
-            ),
+    def _params(self, built: Built) -> Params:
+        return Params(
+            max_tokens=built.max_tokens,
+            temperature=self.terms.temperature,
+            timeout=self.session.warm.config.provider_timeout,
         )
+
+    def _ask(self, built: Built, params: Params, answer: WindowAnswer) -> AsyncGenerator[str, None]:
+        seam = Seam(halves(self.state.output)[0] if built.going_on else "")
+        return ask(self._model, built, answer, seam, tools=self._tools, params=params)
 
     def _stop(self, answer: WindowAnswer, built: Built) -> Stop | None:
         """Why this window is the last one; None when the text goes on (CRP §1.4)."""

@@ -27,6 +27,7 @@ _TYPES = re.compile(
         }.items()
     )
 )
+_TYPED = re.compile(r"[0-9@]")
 _UNIT = re.compile(r"[A-Za-zµ°%]{1,12}")
 
 RELATIONS: dict[str, tuple[str, ...]] = {
@@ -91,6 +92,13 @@ def _named(name: Sequence[str]) -> Iterator[tuple[str, str]]:
     """One capital is how a sentence starts; two in a row are a name."""
     if len(name) > 1:
         yield "name", " ".join(name[:4])
+
+
+def first_entity(text: str) -> str:
+    """The first typed word or name of `text`; empty where it has none."""
+    if text[1:].islower() and text.isascii() and "://" not in text and not _TYPED.search(text):
+        return ""  # one capital at most, no digit: most sentences
+    return next(entities(text), ("", ""))[1]
 
 
 def relation(words: Sequence[str]) -> str:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from forestay.kernel import Draft
 from forestay.relay.facts import verify
+from forestay.relay.meaning import NOWHERE, Near, near_to, without_speakers
 from forestay.relay.packing import Packed, pack
-from forestay.relay.ranking import NEAR, rank, without_speakers
+from forestay.relay.ranking import rank
 
 if TYPE_CHECKING:
     from forestay.relay.session import Session
@@ -19,13 +20,17 @@ _TOKENS_OF_A_FACT = 20
 _SMALL_REST = 64
 
 
-async def near(session: Session, text: str) -> dict[int, float]:
-    """The facts that are like `text` in meaning and how much; none unless the relay was given an embedder."""
-    vectors = session.vectors
+async def near(session: Session, text: str, *, cold: bool = False) -> Near:
+    """The facts that are like `text` in meaning; none unless the relay was given an embedder.
+
+    With `cold`, those that no longer stand too.
+    """
+    vectors, warm = session.vectors, session.warm
     if vectors is None:
-        return {}
-    await vectors.catch_up(session.warm.facts)
-    return await asyncio.to_thread(vectors.near, without_speakers(session.warm, text), NEAR)
+        return NOWHERE
+    await vectors.catch_up(warm.facts)
+    out = frozenset() if cold else frozenset(warm.out)
+    return await asyncio.to_thread(near_to, vectors, without_speakers(warm, text), out)
 
 
 async def envelope(session: Session, query: str, room: int, goal: str = "") -> Packed:
@@ -39,7 +44,7 @@ async def envelope(session: Session, query: str, room: int, goal: str = "") -> P
 
 
 def packed_for(
-    session: Session, query: str, room: int, goal: str, alike: dict[int, float], exclude: frozenset[int] = frozenset()
+    session: Session, query: str, room: int, goal: str, alike: Near, exclude: frozenset[int] = frozenset()
 ) -> tuple[Packed, frozenset[int]]:
     """An envelope without `exclude`, and which of its facts are not what was signed."""
     warm, count = session.warm, session.model.count_tokens
@@ -53,11 +58,7 @@ def packed_for(
         if len(every) < limit:
             break
         limit *= 4
-    broken = []
-    for number in packed.numbers:
-        fact = warm.facts[number]
-        if not fact.verified:
-            fact.verified = verify(warm.facts, number, session.key)
-            if not fact.verified:
-                broken.append(number)
-    return packed, frozenset(broken)
+    unknown = [number for number in packed.numbers if number not in warm.verified]
+    broken = frozenset(number for number in unknown if not verify(warm.facts, number, session.key))
+    warm.verified.update(number for number in unknown if number not in broken)
+    return packed, broken

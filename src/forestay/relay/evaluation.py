@@ -13,6 +13,7 @@ import msgspec
 
 from forestay.kernel import Problem
 from forestay.relay.facts import fact_id
+from forestay.relay.meaning import NOWHERE, Near
 from forestay.relay.ranking import ALL_TERMS, Terms, rank
 from forestay.relay.warm import INGEST, Warm
 
@@ -77,7 +78,7 @@ def questions_of(text: str) -> list[Labelled]:
     return found
 
 
-async def evaluate(warm: Warm, asked: Sequence[Labelled], near: Mapping[str, Mapping[int, float]]) -> Evaluation:
+async def evaluate(warm: Warm, asked: Sequence[Labelled], near: Mapping[str, Near]) -> Evaluation:
     """Recall with every signal, with each one left out, and with words alone; `near` is the meaning by question.
 
     The index belongs to the event loop, so this runs there, one question at a time, and lets others in between.
@@ -102,13 +103,13 @@ async def evaluate(warm: Warm, asked: Sequence[Labelled], near: Mapping[str, Map
 async def _places(
     warm: Warm,
     labelled: Sequence[tuple[Labelled, frozenset[int]]],
-    near: Mapping[str, Mapping[int, float]],
+    near: Mapping[str, Near],
     terms: Terms,
 ) -> list[int | None]:
     """For each question, where its first answer stands, counted from 1."""
     found: list[int | None] = []
     for item, answers in labelled:
-        ranked = rank(warm, item.question, terms=terms, near=near.get(item.question, {}))
+        ranked = rank(warm, item.question, terms=terms, near=near.get(item.question, NOWHERE))
         await asyncio.sleep(0)
         found.append(next((place for place, one in enumerate(ranked, start=1) if one.number in answers), None))
     return found
@@ -134,10 +135,8 @@ def _answers(warm: Warm, texts: Sequence[str], item: Labelled) -> frozenset[int]
     )
 
 
-def _miss(
-    warm: Warm, item: Labelled, answers: frozenset[int], place: int | None, near: Mapping[str, Mapping[int, float]]
-) -> Miss:
-    first = rank(warm, item.question, near=near.get(item.question, {}))[:1]
+def _miss(warm: Warm, item: Labelled, answers: frozenset[int], place: int | None, near: Mapping[str, Near]) -> Miss:
+    first = rank(warm, item.question, near=near.get(item.question, NOWHERE))[:1]
     return Miss(item.question, warm.facts[min(answers)].text, place, warm.facts[first[0].number].text if first else "")
 
 

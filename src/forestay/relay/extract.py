@@ -115,6 +115,7 @@ class _Scanner:
         while self._headings and self._headings[-1][0] >= level:
             self._headings.pop()
         unit = self._unit(start, end, "heading")
+        assert unit is not None, "a heading has a title"
         self._headings.append((level, title[:120]))
         self._context = " > ".join(title for _, title in self._headings)
         self._head = ""
@@ -206,7 +207,10 @@ class _Scanner:
             stop = mark.end()
             if text[mark.start()] == "." and stop - mark.start() == 1 and _is_abbreviation(text, at, mark.start()):
                 continue
-            yield from self._pieces(at, stop, "sentence", SENTENCE_LIMIT)
+            if stop - at > SENTENCE_LIMIT:
+                yield from self._pieces(at, stop, "sentence", SENTENCE_LIMIT)
+            elif (unit := self._unit(at, stop, "sentence")) is not None:
+                yield unit
             at = stop
         yield from self._pieces(at, end, "sentence", SENTENCE_LIMIT)
 
@@ -220,22 +224,24 @@ class _Scanner:
                     (found.end() for found in _BREAK.finditer(text, start + limit // 2, start + limit)), default=0
                 )
             cut = cut or start + limit
-            if text[start:cut].strip():
-                yield self._unit(start, cut, kind)
+            if (unit := self._unit(start, cut, kind)) is not None:
+                yield unit
             start = cut
-        if text[start:end].strip():
-            yield self._unit(start, end, kind)
+        if (unit := self._unit(start, end, kind)) is not None:
+            yield unit
 
-    def _unit(self, start: int, end: int, kind: Kind) -> Unit:
+    def _unit(self, start: int, end: int, kind: Kind) -> Unit | None:
+        """The span without the white space around it; None where nothing else is in it."""
         text = self._text[start:end]
-        stripped = text.lstrip()
-        start += len(text) - len(stripped)
-        end = start + len(stripped.rstrip())
+        body = text.strip()
+        if not body:
+            return None
+        start += text.index(body[0])
         context = self._context
         above = self._head if kind == "row" else self._record if kind == "pair" else ""
         if above:
             context = f"{context} > {above}" if context else above
-        return Unit(start, end, kind, context)
+        return Unit(start, start + len(body), kind, context)
 
 
 def _kind_of(bodies: list[str]) -> Kind:

@@ -20,7 +20,7 @@ import blake3
 import msgspec
 
 from forestay.models import words
-from forestay.relay.entities import entities, relation
+from forestay.relay.entities import first_entity, relation
 from forestay.relay.extract import Kind, units
 from forestay.relay.guard import clean
 
@@ -34,32 +34,71 @@ _OPENING = 60
 _OPENING_WORDS = 4
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """What the facts of one batch have in common, kept once for all of them."""
+
+    source: str
+    window: int
+    first: int
+    confidence: float  # with which they were made and signed
+    signatures: bytes
+
+
 class Fact(msgspec.Struct, gc=False):
-    """One thing that is known. Only confidence, standing and use change after it was made."""
+    """One thing that is known. Only confidence, standing and use change after it was made.
+
+    A session may hold a million of them: what can be derived is not kept, and what is shared is kept once.
+    """
 
     number: int
     text: str
     kind: Kind
-    source: str
+    origin: Origin
     start: int
-    end: int
+    size: int  # in the source, in bytes
     context: str
     entity: str
     relation: str
     confidence: float
-    window: int
-    hash: bytes
-    signature: bytes
+    digest: bytes = b""  # the hash, once somebody asked for it
     shown: int = 0
     superseded_by: int = -1
     folded_into: int = -1
     quarantined: bool = False
-    verified: bool = False
     talk: bool = False  # a line that somebody says; derived from the text around it
 
     @property
     def id(self) -> str:
         return f"f{self.number}"
+
+    @property
+    def source(self) -> str:
+        return self.origin.source
+
+    @property
+    def window(self) -> int:
+        return self.origin.window
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+    @property
+    def hash(self) -> bytes:
+        """F2."""
+        if not self.digest:
+            self.digest = fact_hash(self.text, self.entity, self.relation, self.origin.confidence)
+        return self.digest
+
+    @property
+    def signature(self) -> bytes:
+        at = 32 * (self.number - self.origin.first)
+        return self.origin.signatures[at : at + 32]
+
+    @property
+    def stands(self) -> bool:
+        """Whether it may be shown: nothing corrected it, its source did not take it back, and it is not held back."""
+        return self.superseded_by < 0 and not self.quarantined
 
 
 class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -130,7 +169,7 @@ def batches(
         if not rows:
             begin_byte = start
         dirty = dirty or removed
-        _, entity = next(entities(content), ("", ""))
+        entity = first_entity(content)
         link = relation(words(content[:_OPENING])[:_OPENING_WORDS]) if unit.kind in ("sentence", "item") else ""
         own = fact_hash(content, entity, link, confidence)
         signatures.append(sign(key, own, parent))
@@ -248,30 +287,14 @@ def _batch(
 
 def facts_of(batch: Batch) -> list[Fact]:
     """F3."""
-    signatures = base64.b64decode(batch.signatures)
+    confidence, base, contexts, texts = batch.confidence, batch.base, batch.contexts, batch.texts
+    origin = Origin(batch.source, batch.window, batch.first, confidence, base64.b64decode(batch.signatures))
     span = batch.text.encode()
     made: list[Fact] = []
-    confidence = batch.confidence
-    for offset, (start, end, kind, context, entity, link) in enumerate(batch.rows):
-        text = batch.texts[offset] if batch.texts is not None else span[start:end].decode()
-        made.append(
-            Fact(
-                batch.first + offset,
-                text,
-                kind,
-                batch.source,
-                batch.base + start,
-                batch.base + end,
-                batch.contexts[context],
-                entity,
-                link,
-                confidence,
-                batch.window,
-                fact_hash(text, entity, link, confidence),
-                signatures[32 * offset : 32 * offset + 32],
-                quarantined=batch.quarantined,
-            )
-        )
+    for number, (start, end, kind, context, entity, link) in enumerate(batch.rows, batch.first):
+        text = texts[number - batch.first] if texts is not None else span[start:end].decode()
+        where = (base + start, end - start, contexts[context])
+        made.append(Fact(number, text, kind, origin, *where, entity, link, confidence, quarantined=batch.quarantined))
     return made
 
 

@@ -1,26 +1,30 @@
-"""The inverted index over a session's facts: built as facts come, kept in memory, rebuilt from the ledger.
+"""The inverted index over a session's facts: built as facts come, kept in memory and in snapshots of the session.
 
 Chosen by measurement over SQLite FTS5, tantivy and bm25s (`docs/explanation/relay.md`): those are faster at one of
 building and asking, but pay for each small addition with a commit, and each window of a dispatch adds a few facts.
 
 Invariants:
 
-- N1  `search` returns what scoring every fact with BM25 would return, best first, earlier fact first on a tie; only a
-      word that stands in more than a sixteenth of many facts finds nothing itself: it adds to the best 2,000 facts
-      that rarer words found.
+- N1  `search` returns what scoring every fact with BM25 would return, best first, earlier fact first on a tie. Two
+      bounds keep the cost of a question from growing with the facts: a word that stands in more than a sixteenth of
+      many facts, and each word once 16,384 facts hold it or rarer ones, finds nothing itself, but adds to the best
+      2,000 facts that rarer words found; the rarest word finds the 16,384 newest of those that hold it.
 - N2  A fact can be found by any word of its own text as soon as `add` returns.
 - N3  `move` takes facts out of one index and puts them into another: what is left scores as if they had never been
       there, and they are found in the other one by the same words.
+- N4  A fact that `search` is told to pass over takes no other fact's place.
 """
 
 from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import nlargest
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
+
+from forestay.relay.postings import KeptPostings, Parts, Postings
 
 K1 = 0.9
 B = 0.4
@@ -31,6 +35,8 @@ _CONTEXT_WEIGHT = 2  # a word of the heading counts half of it
 _LENGTH_MAX = 255
 _COMMON = 512  # postings longer than this are worth avoiding
 _LOOKED = 2000  # so many of the facts that rarer words found are looked up for common ones
+_WALKED = 16_384  # so many postings are walked over for a question
+_FILLED = 4096  # so many postings are added to a table for a question
 _STRIDE = 8  # to look one fact up costs as much as to walk over so many postings
 
 
@@ -46,51 +52,79 @@ class _Term(NamedTuple):
 class Index:
     """BM25 over facts numbered 0, 1, 2, …: the words of a fact, and at half weight those of its heading."""
 
-    def __init__(self) -> None:
-        self._terms: dict[str, array[int]] = {}
+    def __init__(self, kept: KeptPostings | None = None) -> None:
+        self._terms = Postings(kept)
         self._lengths: array[int] = array("B")
         self._total = 0
-        self._tops: dict[str, int] = {}  # the highest count of a word in a fact, where it is more than once
         self._moved: set[int] = set()  # numbers below len(_lengths) that are not, or no longer, here
         # What the postings of the commonest words say, by the fact's number; at most a byte for a fact and word, made
         # when such a word is first asked for: a fact has few words, so that few words can stand in every 16th of them.
         self._tables: dict[str, tuple[bytearray, int]] = {}
 
+    @classmethod
+    def kept(cls, parts: Parts) -> Index:
+        """The index that `written` wrote; a word's posting is read when the word is first asked for."""
+        index = cls(KeptPostings(parts))
+        index._lengths.frombytes(parts["lengths"])
+        index._moved.update(parts["moved"].cast("Q"))
+        index._total = int.from_bytes(parts["total"], "big")
+        return index
+
+    def written(self) -> dict[str, bytes]:
+        moved = array("Q", sorted(self._moved))
+        rest = {"lengths": self._lengths, "moved": moved, "total": self._total.to_bytes(8, "big")}
+        return {**self._terms.written(_ONCE), **{name: bytes(part) for name, part in rest.items()}}
+
     def __len__(self) -> int:
         """How many facts are in it."""
         return len(self._lengths) - len(self._moved)
 
-    @property
-    def vocabulary(self) -> int:
-        return len(self._terms)
-
     def frequency(self, term: str) -> int:
         """How many facts hold `term`."""
-        return len(self._terms.get(term, ()))
+        return self._terms.frequency(term)
 
     def add(self, words: Sequence[str], context: Iterable[str] = ()) -> int:
         """Index the next fact; its number is returned."""
         number = len(self._lengths)
-        counts = dict.fromkeys(words, _ONCE)
-        if len(counts) < len(words):
-            counts = dict.fromkeys(words, 0)
-            for word in words:
-                counts[word] += _ONCE
-        for word in context:
-            counts[word] = counts.get(word, 0) + _CONTEXT_WEIGHT
-        packed = number << _TF_BITS
-        terms = self._terms
-        for word, count in counts.items():
-            posting = terms.get(word)
-            if posting is None:
-                posting = terms[word] = array("I")
-            posting.append(packed | (count if count < _TF_MAX else _TF_MAX))
-            if count > _ONCE and count > self._tops.get(word, _ONCE):
-                self._tops[word] = count
-        length = min(len(words), _LENGTH_MAX)
-        self._lengths.append(length)
-        self._total += length
+        self.add_run([words], list(context))
         return number
+
+    def add_run(self, run: Sequence[Sequence[str]], context: Sequence[str]) -> None:
+        """Index the next facts, each by its words, all of them under the heading with the words `context`."""
+        first, terms, lengths = len(self._lengths), self._terms, self._lengths
+        # A word of the heading that is in none of the facts gets all of its postings at once.
+        said = set(context).intersection(*run) if len(run) == 1 else set(context) & set().union(*run)
+        apart = [word for word in dict.fromkeys(context) if word not in said]
+        inside = [word for word in context if word in said]
+        for number, words in enumerate(run, first):
+            counts = dict.fromkeys(words, _ONCE)
+            if len(counts) < len(words):
+                counts = dict.fromkeys(words, 0)
+                for word in words:
+                    counts[word] += _ONCE
+            for word in inside:
+                counts[word] = counts.get(word, 0) + _CONTEXT_WEIGHT
+            if inside or len(counts) < len(words):
+                self._note_tops(counts)
+            packed = number << _TF_BITS
+            for word, count in counts.items():
+                terms[word].append(packed | count)
+            lengths.append(length := min(len(words), _LENGTH_MAX))
+            self._total += length
+        for word in apart:
+            weight = min(_CONTEXT_WEIGHT * context.count(word), _TF_MAX)
+            if weight > _ONCE:
+                self._terms.tops[word] = max(weight, self._terms.tops.get(word, _ONCE))
+            terms[word].extend(range(first << _TF_BITS | weight, len(lengths) << _TF_BITS, 1 << _TF_BITS))
+
+    def _note_tops(self, counts: dict[str, int]) -> None:
+        """Words that stand more than once; no count becomes larger than a posting can hold."""
+        tops = self._terms.tops
+        for word, count in counts.items():
+            if count > _ONCE and count > tops.get(word, _ONCE):
+                tops[word] = count
+            if count > _TF_MAX:
+                counts[word] = _TF_MAX
 
     def move(self, numbers: Iterable[int], to: Index) -> None:
         """N3. A number that is not here is left alone."""
@@ -99,12 +133,14 @@ class Index:
             return
         self._tables.clear()
         to._tables.clear()
+        self._terms.load()
+        to._terms.load()
         for term, posting in list(self._terms.items()):
             leaving = [packed for packed in posting if packed >> _TF_BITS in moving]
             if not leaving:
                 continue
-            if (top := self._tops.get(term, _ONCE)) > to._tops.get(term, _ONCE):
-                to._tops[term] = top
+            if (top := self._terms.tops.get(term, _ONCE)) > to._terms.tops.get(term, _ONCE):
+                to._terms.tops[term] = top
             to._terms[term] = array("I", sorted([*to._terms.get(term, ()), *leaving]))
             if len(leaving) == len(posting):
                 del self._terms[term]
@@ -127,7 +163,7 @@ class Index:
 
     def holders(self, term: str, numbers: Sequence[int]) -> list[int]:
         """Which of `numbers` (ascending) hold `term` in their own text."""
-        posting = self._terms.get(term)
+        posting = self._terms.find(term)
         if not posting:
             return []
         found: list[int] = []
@@ -140,20 +176,26 @@ class Index:
                 found.append(number)
         return found
 
-    def idf(self, term: str) -> float:
-        found = self.frequency(term)
+    def idf(self, *terms: str) -> float:
+        """How much it says that a fact holds one of `terms`, as if they were one word."""
+        found = min(len(self), sum(map(self.frequency, terms)))
         return math.log(1 + (len(self) - found + 0.5) / (found + 0.5)) if found else 0.0
 
-    def search(self, query: Mapping[str, float], limit: int, *, every: bool = False) -> list[tuple[int, float]]:
-        """The `limit` best facts for the weighted terms of `query` (N1); with `every`, common words find facts too."""
+    def search(
+        self, query: Mapping[str, float], limit: int, *, every: bool = False, without: AbstractSet[int] = frozenset()
+    ) -> list[tuple[int, float]]:
+        """The `limit` best facts for the weighted terms of `query` (N1), and none of those in `without` (N4).
+
+        With `every`, common words find facts too.
+        """
         if not len(self) or limit <= 0:
             return []
         norms = self._norms()
         terms = self._asked(query, norms)
         # Rare terms first: they decide which facts can still win, so that common ones are only looked up (MaxScore).
-        common = len(self._lengths) if every else self._common()
-        finding = max(1, bisect_right(terms, common, key=lambda term: len(term.posting)))
-        scores = self._find(terms[:finding], sum(term.most for term in terms), limit, norms)
+        finding = len(terms) if every else self._finding(terms)
+        rest = sum(term.most for term in terms)
+        scores = self._find(terms[:finding], rest, limit, norms, without, every=every)
         if terms[finding:]:
             least = _least(scores, max(limit, _LOOKED))
             scores = {number: score for number, score in scores.items() if score >= least}
@@ -162,18 +204,26 @@ class Index:
         best = sorted([(-score, number) for number, score in scores.items() if score >= least])[:limit]
         return [(number, -score) for score, number in best]
 
+    def scores(self, query: Mapping[str, float]) -> dict[int, float]:
+        """Every fact that holds a term of `query`, with its score, in no order."""
+        found: dict[int, float] = {}
+        norms = self._norms(max(self._lengths)) if len(self) else []
+        for term in self._asked(query, norms):
+            self._scan(term, term.posting, found, norms)
+        return found
+
     def _asked(self, query: Mapping[str, float], norms: Sequence[float]) -> list[_Term]:
         """The words of `query` that are known, the rarest first."""
         terms: list[_Term] = []
         for word, weight in query.items():
-            if weight > 0 and (posting := self._terms.get(word)):
-                gain, top = self.idf(word) * weight * (K1 + 1), self._tops.get(word, _ONCE)
+            if weight > 0 and (posting := self._terms.find(word)):
+                gain, top = self.idf(word) * weight * (K1 + 1), self._terms.tops.get(word, _ONCE)
                 terms.append(_Term(gain, gain * top / (top + norms[0]), posting, word))
         return sorted(terms, key=lambda term: len(term.posting))
 
-    def gains(self, query: Mapping[str, float], numbers: Sequence[int]) -> dict[str, dict[int, float]]:
-        """By term of `query`: what those of `numbers` (ascending) that hold it gain by it."""
-        norms, lengths, wanted = self._norms(), self._lengths, dict.fromkeys(numbers, 0.0)
+    def gains(self, query: Mapping[str, float], wanted: Mapping[int, object]) -> dict[str, dict[int, float]]:
+        """By term of `query`: what those of `wanted` that hold it gain by it."""
+        norms, lengths = self._norms(), self._lengths
         return {
             term.word: {
                 number: term.gain * count / (count + norms[lengths[number]])
@@ -186,24 +236,44 @@ class Index:
         """A word that more facts hold than this finds nothing by itself (N1)."""
         return max(_COMMON, len(self) >> 4)
 
-    def _norms(self) -> list[float]:
-        average = self._total / len(self) or 1.0
-        return [4 * K1 * (1 - B + B * length / average) for length in range(_LENGTH_MAX + 1)]
+    def _finding(self, terms: Sequence[_Term]) -> int:
+        """How many of the rarest terms find facts by themselves (N1)."""
+        common, walked = self._common(), 0
+        for place, term in enumerate(terms):
+            walked += len(term.posting)
+            if place and (len(term.posting) > common or walked > _WALKED):
+                return place
+        return len(terms)
 
-    def _find(self, terms: Sequence[_Term], rest: float, limit: int, norms: Sequence[float]) -> dict[int, float]:
+    def _norms(self, longest: int = _LENGTH_MAX) -> list[float]:
+        average = self._total / len(self) or 1.0
+        return [4 * K1 * (1 - B + B * length / average) for length in range(longest + 1)]
+
+    def _find(
+        self,
+        terms: Sequence[_Term],
+        rest: float,
+        limit: int,
+        norms: Sequence[float],
+        without: AbstractSet[int],
+        *,
+        every: bool,
+    ) -> dict[int, float]:
         """Who holds one of `terms`; `rest` is the most that these and the commoner terms can add to a fact."""
         scores: dict[int, float] = {}
         for done, term in enumerate(terms):
-            if done and len(term.posting) > _COMMON and _least(scores, limit) > rest:
+            if done and _STRIDE * len(term.posting) > len(scores) and _least(scores, limit) > rest:
                 later = rest - sum(term.most for term in terms[done:])
                 return self._look_up(terms[done:], later, scores, limit, norms)
-            self._scan(term, scores, norms)
+            self._scan(term, term.posting if every else term.posting[-_WALKED:], scores, norms)
+            for number in scores.keys() & without:
+                del scores[number]
             rest -= term.most
         return scores
 
-    def _scan(self, term: _Term, scores: dict[int, float], norms: Sequence[float]) -> None:
+    def _scan(self, term: _Term, posting: Sequence[int], scores: dict[int, float], norms: Sequence[float]) -> None:
         lengths, get, gain = self._lengths, scores.get, term.gain
-        for packed in term.posting:
+        for packed in posting:
             number = packed >> _TF_BITS
             count = packed & _TF_MAX
             scores[number] = get(number, 0.0) + gain * count / (count + norms[lengths[number]])
@@ -223,39 +293,51 @@ class Index:
             rest -= term.most
         return scores
 
-    def _table(self, term: str, posting: array[int]) -> bytearray:
-        """The posting by number, brought up to date."""
-        counts, seen = self._tables.get(term) or (bytearray(), 0)
+    def _table(self, term: _Term) -> tuple[bytearray, int]:
+        """The posting by number, as far as it has been brought; the next question brings it further."""
+        posting = term.posting
+        counts, seen = self._tables.get(term.word) or (bytearray(), 0)
         counts.extend(bytes(len(self._lengths) - len(counts)))
-        for packed in posting[seen:]:
+        for packed in posting[seen : seen + _FILLED]:
             counts[packed >> _TF_BITS] = packed & _TF_MAX
-        self._tables[term] = counts, len(posting)
-        return counts
+        seen = min(seen + _FILLED, len(posting))
+        self._tables[term.word] = counts, seen
+        return counts, posting[seen] >> _TF_BITS if seen < len(posting) else len(counts)
 
-    def _held(self, term: _Term, wanted: Mapping[int, float]) -> list[tuple[int, int]]:
+    def _held(self, term: _Term, wanted: Mapping[int, object]) -> list[tuple[int, int]]:
         """Which of `wanted` a posting holds, and how often."""
         posting = term.posting
         if len(posting) > self._common():
-            counts = self._table(term.word, posting)
-            return [(number, count) for number in wanted if (count := counts[number])]
+            counts, end = self._table(term)
+            held = [(number, count) for number in wanted if (count := counts[number])]
+            return held if end == len(counts) else held + _found(posting, [n for n in wanted if n >= end])
         if len(wanted) * _STRIDE > len(posting):
             return [(number, packed & _TF_MAX) for packed in posting if (number := packed >> _TF_BITS) in wanted]
-        return list(_found(posting, wanted))
+        return _found(posting, wanted)
 
 
-def _found(posting: array[int], wanted: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _found(posting: array[int], wanted: Iterable[int]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
     at, end = 0, len(posting)
     for number in sorted(wanted):
         at = bisect_left(posting, number << _TF_BITS, at)
         if at == end:
-            return
-        if posting[at] >> _TF_BITS == number:
-            yield number, posting[at] & _TF_MAX
+            break
+        if (packed := posting[at]) >> _TF_BITS == number:
+            found.append((number, packed & _TF_MAX))
+    return found
 
 
 def _least(scores: Mapping[int, float], limit: int) -> float:
     """The least of the `limit` best scores; 0 where there are fewer."""
     if len(scores) < limit:
         return 0.0
-    every = scores.values()
-    return (nlargest(limit, every) if len(every) > 8 * limit else sorted(every, reverse=True))[limit - 1]
+    every = list(scores.values())
+    if len(every) > _STRIDE * limit:
+        # A sample tells what is surely too low: the rest is sorted.
+        sample = sorted(every[::_STRIDE], reverse=True)
+        low = sample[min(len(sample) - 1, 2 * limit // _STRIDE + _STRIDE)]
+        best = [score for score in every if score >= low]
+        every = best if len(best) >= limit else every
+    every.sort(reverse=True)
+    return every[limit - 1]

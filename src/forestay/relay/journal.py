@@ -1,11 +1,13 @@
 """How a session writes: a record first, then the state it folds to.
 
 O2  What changes the state is a record first; when writing fails, the state is read again before it is used again.
+O5  Of several processes, one at a time writes a session. Each reads what the others wrote before it writes or answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from forestay.kernel import Append, Draft
@@ -40,6 +42,30 @@ class Journal:
     def stream_name(self) -> str:
         return f"relay/{self.id}"
 
+    @property
+    def head(self) -> int:
+        """The last record that the warm state has folded in and that is written."""
+        return self._head
+
+    def rests(self) -> bool:
+        """Whether the warm state is what the written records fold to, and no dispatch is under way."""
+        return not self._staged and not self._stale and self.warm.dispatch is None
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """No other process writes this session while the block runs (O5)."""
+        async with self.relay.locks.at(self.stream_name, self.catch_up):
+            yield
+
+    async def catch_up(self) -> None:
+        """Fold in what other processes wrote; what this one has begun to write is its own turn."""
+        if self._staged or self._stale:
+            return
+        for record in await self.relay.ledger.read(self.stream_name, self._head + 1):
+            if record.seq == self._head + 1 and not self._staged:  # else another task folded it meanwhile
+                self.warm.apply(record.type, record.payload)
+                self._head = record.seq
+
     def stage(self, *drafts: Draft) -> None:
         """Fold drafts in now and write them with the next `flush`."""
         for draft in drafts:
@@ -68,8 +94,10 @@ class Journal:
         return given
 
     async def record(self, *drafts: Draft) -> None:
-        self.stage(*drafts)
-        await self.flush()
+        async with self.alone():
+            await self.refresh()
+            self.stage(*drafts)
+            await self.flush()
 
     def stage_facts(self, batches: Iterable[Batch]) -> None:
         """Facts, each batch with what is odd about it (CRP §1.5)."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 
 from forestay.models import words
 from forestay.relay.facts import Fact
@@ -23,6 +24,7 @@ _SPEAKER = 1.3  # how much more a line counts when the person whom the query nam
 _LENDERS = 100  # as many of the best facts lend their words
 
 # What a fact lends to the facts around it, by their distance from it: those behind it, then those before it.
+_NUMBER = itemgetter(0)
 _Lends = tuple[tuple[int, float], ...]
 _TALK: _Lends = ((1, 0.5), (2, 0.3), (-1, 0.3), (-2, 0.1))
 _PROSE: _Lends = ((1, 0.3), (-1, 0.1))
@@ -43,7 +45,7 @@ _DATE = re.compile(
 
 def lends(fact: Fact) -> _Lends:
     """To which neighbours `fact` lends its words, and how much of them; what no longer stands lends nothing."""
-    if fact.superseded_by >= 0 or fact.quarantined:
+    if not fact.stands:
         return _NOTHING
     if fact.talk:
         return _TALK
@@ -52,7 +54,7 @@ def lends(fact: Fact) -> _Lends:
 
 def in_one_text(one: Fact, other: Fact) -> bool:
     """Whether two facts stand under one heading of one text; a later text of a source begins at its start again."""
-    same = one.source == other.source and one.context == other.context
+    same = (one.origin is other.origin or one.source == other.source) and one.context == other.context
     return same and (one.number < other.number) == (one.start < other.start)
 
 
@@ -66,12 +68,19 @@ def in_context(facts: Sequence[Fact], index: Index, query: Mapping[str, float], 
     spread = {number: around for number, _ in found[:_LENDERS] if (around := _around(facts, index, number))}
     if not spread:
         return found
-    touched = sorted(spread.keys() | {number for around in spread.values() for number, _ in around})
-    scores = {**dict(found), **dict.fromkeys(touched, 0.0)}
+    touched = dict.fromkeys(spread, 0.0)
+    for around in spread.values():
+        touched.update(dict.fromkeys(map(_NUMBER, around), 0.0))
+    scores = {**dict(found), **touched}
     for gains in index.gains(query, touched).values():
         for number, gain in _shared(gains, spread).items():
             scores[number] += gain
-    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit]
+    return in_order(scores.items())[:limit]
+
+
+def in_order(scores: Iterable[tuple[int, float]]) -> Found:
+    """The best first, the earlier of equals."""
+    return [(number, -score) for score, number in sorted([(-score, number) for number, score in scores])]
 
 
 def by_speaker(facts: Sequence[Fact], found: Found, asked: Collection[str]) -> Found:
@@ -79,11 +88,10 @@ def by_speaker(facts: Sequence[Fact], found: Found, asked: Collection[str]) -> F
     if not any(facts[number].talk for number, _ in found):
         return found
     named = functools.cache(lambda name: all(word in asked for word in words(name)))
-    lifted = [
+    return in_order(
         (number, score * _SPEAKER if facts[number].talk and named(speaker(facts[number])) else score)
         for number, score in found
-    ]
-    return sorted(lifted, key=lambda item: (-item[1], item[0]))
+    )
 
 
 def speaker(fact: Fact) -> str:
@@ -124,19 +132,24 @@ def lends_to(facts: Sequence[Fact], index: Index, number: int) -> dict[int, floa
 
 
 def _around(facts: Sequence[Fact], index: Index, number: int) -> list[tuple[int, float]]:
-    fact = facts[number]
+    fact, end = facts[number], len(facts)
     return [
-        (number + step, weight)
+        (place, weight)
         for step, weight in lends(fact)
-        if 0 <= number + step < len(facts) and number + step in index and leans(facts[number + step], fact)
+        if 0 <= (place := number + step) < end
+        and leans(other := facts[place], fact)
+        and other.stands
+        and place in index
     ]
 
 
 def _shared(gains: Mapping[int, float], spread: Mapping[int, Sequence[tuple[int, float]]]) -> dict[int, float]:
     """For one word: what each fact gains by it, of its own or from the best of its neighbours."""
     best = dict(gains)
-    for number, gain in gains.items():
-        for target, weight in spread.get(number, ()):
-            if best.get(target, 0.0) < gain * weight:
-                best[target] = gain * weight
+    get = best.get
+    for number in gains.keys() & spread.keys():
+        gain = gains[number]
+        for target, weight in spread[number]:
+            if get(target, 0.0) < (lent := gain * weight):
+                best[target] = lent
     return best

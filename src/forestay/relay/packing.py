@@ -142,13 +142,9 @@ def _recent(warm: Warm, ranked: Sequence[Ranked], exclude: frozenset[int]) -> It
     for fact in reversed(warm.facts):
         if wanted <= 0:
             return
-        if fact.number not in seen and fact.number not in exclude and _may_stand(fact):
+        if fact.number not in seen and fact.number not in exclude and fact.stands:
             wanted -= 1
             yield Ranked(fact.number, 0.0, 0.0, round(warm.recency(fact), 6), 1.0, 0.0)
-
-
-def _may_stand(fact: Fact) -> bool:
-    return fact.superseded_by < 0 and not fact.quarantined
 
 
 class _Chooser:
@@ -166,7 +162,7 @@ class _Chooser:
     def take(self, item: Ranked, fact: Fact) -> bool:
         """False when the fact does not fit; True when it was taken, stands there already, or may not stand (P2)."""
         text = fact.text
-        if text in self._texts or not _may_stand(fact):
+        if text in self._texts or not fact.stands:
             return True
         if self.rest <= _LINE_TOKENS:
             return False

@@ -8,25 +8,25 @@ answer that was shown often, or long ago, is still the answer.
 
 A task that asks several things has aspects: relevance is then 0.7 of the best aspect's, divided by the place among
 what that aspect finds so that one question's near misses leave room for the next one, and 0.3 of the whole's. Where
-vectors are kept, likeness in meaning is added, divided by the best likeness as words are.
+vectors are kept, likeness in meaning is added (`relay/meaning.py`).
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from forestay.models import STOP, words
+from forestay.models import STOP, alike, answering, further, words
 from forestay.relay.entities import entities
 from forestay.relay.facts import QUARANTINE_FACTOR, Fact
-from forestay.relay.lines import by_speaker, dates, in_context, in_one_text, leans, lends
+from forestay.relay.lines import Found, by_speaker, dates, in_context, in_one_text, in_order
+from forestay.relay.meaning import NOWHERE, Near, add_meaning
 from forestay.relay.warm import INGEST, Warm
 
 CANDIDATES = 200
-NEAR = 200  # facts that are looked at for their meaning
 _QUERY_TERMS = 48
 _RECENCY_FLOOR = 0.5
 _GRAPH_SHARE = 0.3
@@ -36,10 +36,9 @@ _ASPECT_SHARE = 0.7
 _ASPECTS = 8
 _SHARP = 3  # the power of relevance
 _WEAK = 0.3
-_MEANING = 1.0  # the most that likeness in meaning adds to likeness in words
-_SHARP_MEANING = 5
-_SMOOTH = 0.5
-_NOTHING: Mapping[int, float] = {}
+_SYNONYM = 0.8  # what a word counts that stands for one of the query
+_FURTHER = 0.4  # what a synonym's synonym counts, for a word that no fact has
+_ANSWER = 0.4  # what a word counts that answers are likely to hold
 _BETWEEN_ASPECTS = re.compile(r"(?<=[.!?;。！？；])\s+|\n+")
 
 
@@ -64,6 +63,7 @@ class Terms(msgspec.Struct, frozen=True):
     neighbours: bool = True
     speaker: bool = True
     dates: bool = True
+    synonyms: bool = True
     meaning: bool = True
 
 
@@ -86,6 +86,28 @@ def query_terms(warm: Warm, text: str) -> dict[str, float]:
     return weights
 
 
+def synonyms_of(warm: Warm, query: Mapping[str, float], text: str) -> dict[str, float]:
+    """The words that can stand for those of `query`, or that an answer to `text` is likely to hold.
+
+    Each of them gains as much as a word that is as common as its family: a rare synonym says no more than the others.
+    """
+    found: dict[str, float] = {}
+
+    def join(family: Iterable[str], weight: float, *own: str) -> None:
+        known = [other for other in family if other not in query and warm.index.frequency(other)]
+        gain = weight * warm.index.idf(*own, *known)
+        for other in known:
+            found[other] = max(found.get(other, 0.0), gain / warm.index.idf(other))
+
+    for word, weight in query.items():
+        join(alike(word), _SYNONYM * weight, word)
+        if not warm.index.frequency(word):
+            join(further(word), _FURTHER * weight, word)
+    for family in answering(text):
+        join(family, _ANSWER)
+    return found
+
+
 def aspects_of(text: str) -> list[str]:
     """The questions that `text` is made of, at most eight: its first and its last ones when it has more."""
     if len(text) > 4000:
@@ -97,20 +119,40 @@ def aspects_of(text: str) -> list[str]:
 def _hits(warm: Warm, text: str, limit: int, terms: Terms, every: bool = False) -> list[tuple[int, float]]:
     """What the words of `text` find: in the facts themselves, around them, from the people and days that it names."""
     query = query_terms(warm, text)
+    others = synonyms_of(warm, query, text) if terms.synonyms else {}
     if terms.dates:
         query.update(dict.fromkeys(dates(text), 1.0))
-    found = warm.index.search(query, limit, every=every)
-    if terms.neighbours and found:
-        found = in_context(warm.facts, warm.index, query, found, limit)
+    found = _around(warm, query, limit, terms, every)
+    if others and (more := _around(warm, others, limit, terms, every)):
+        found = _together(warm, query, found, more, limit)
     return by_speaker(warm.facts, found, query) if terms.speaker else found
+
+
+def _around(warm: Warm, query: Mapping[str, float], limit: int, terms: Terms, every: bool) -> Found:
+    """What words find, in the facts themselves and around them."""
+    found = warm.index.search(query, limit, every=every, without=warm.out)
+    return in_context(warm.facts, warm.index, query, found, limit) if terms.neighbours and found else found
+
+
+def _together(warm: Warm, query: Mapping[str, float], own: Found, others: Found, limit: int) -> Found:
+    """A synonym counts as far as the question's own words are missing: who holds them all stands before all others."""
+    idf = warm.index.idf
+    whole = sum(weight * (idf(word) or idf(*alike(word))) for word, weight in query.items())
+    most = max(whole, own[0][1] if own else 0.0) or 1.0
+    scores = dict(own)
+    for number, gain in others:
+        held = scores.get(number, 0.0)
+        scores[number] = held + min(gain, _SYNONYM * most) * (1 - held / most)
+    return in_order(scores.items())[:limit]
 
 
 def _in_words(warm: Warm, text: str, limit: int, terms: Terms, cold: bool, every: bool) -> dict[int, float]:
     """Likeness in words, from 0 to 1: of the whole text, and of its best aspect where it has several."""
     found = _hits(warm, text, limit, terms, every)
-    if cold and len(warm.cold):
-        more = warm.cold.search(query_terms(warm, text), limit)
-        found = sorted([*found, *more], key=lambda item: (-item[1], item[0]))[:limit]
+    if cold:
+        query = query_terms(warm, text)
+        more = {**dict(warm.index.search(query, limit)), **dict(warm.cold.search(query, limit)), **dict(found)}
+        found = sorted(more.items(), key=lambda item: (-item[1], item[0]))  # the old takes no place of the new
     if not found:
         return {}
     best = found[0][1] or 1.0
@@ -140,19 +182,18 @@ def rank(
     *,
     limit: int = CANDIDATES,
     terms: Terms = ALL_TERMS,
-    near: Mapping[int, float] = _NOTHING,
+    near: Near = NOWHERE,
     cold: bool = False,
     every: bool = False,
 ) -> list[Ranked]:
     """The facts for `text`, best first; superseded facts count half, quarantined ones not at all.
 
-    `near` are facts with their likeness in meaning, the most alike first, where vectors are kept. With `cold`, facts
-    that a compaction put away are looked for too; with `every`, facts that share nothing but a common word.
+    `near` says which facts are like it in meaning, where vectors are kept. With `cold`, facts that a compaction put
+    away are looked for too; with `every`, facts that share nothing but a common word.
     """
     relevance = _in_words(warm, text, limit, terms, cold, every)
-    if terms.meaning and near:
-        for number, likeness in _in_meaning(warm, near, cold).items():
-            relevance[number] = relevance.get(number, 0.0) + likeness
+    if terms.meaning and near.likeness:
+        add_meaning(warm, relevance, near, len(aspects_of(text)) if terms.aspects else 1, cold)
     if not relevance:
         return []
     found = list(relevance.items())
@@ -177,31 +218,6 @@ def rank(
     return [
         Ranked(number, -score, own, recency, novelty, graph) for score, number, own, recency, novelty, graph in ranked
     ]
-
-
-def _in_meaning(warm: Warm, near: Mapping[int, float], cold: bool) -> dict[int, float]:
-    """Likeness in meaning, from 0 for the least to 1 for the best; in talk a line leans on those around it."""
-    shared = dict(near)
-    for number, likeness in near.items():
-        fact = warm.facts[number]
-        for step, weight in lends(fact) if fact.talk else ():
-            if number + step in shared and leans(warm.facts[number + step], fact):
-                shared[number + step] += _SMOOTH * weight * likeness
-    best, least = max(shared.values()), min(shared.values())
-    span = best - least
-    return {
-        number: _MEANING * ((likeness - least) / span if span else 1.0) ** _SHARP_MEANING
-        for number, likeness in shared.items()
-        if cold or number in warm.index
-    }
-
-
-def without_speakers(warm: Warm, text: str) -> str:
-    """`text` without the names of those who talk: whom a question is about says nothing of what it means."""
-    if not warm.speakers:
-        return text
-    kept = [word for word in text.split() if warm.speakers.isdisjoint(words(word))]
-    return " ".join(kept) or text
 
 
 class _Ages(dict[int, float]):

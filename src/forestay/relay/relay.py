@@ -8,7 +8,9 @@ async with Relay.open("work.db", model=model) as relay:
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
+import logging
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +24,7 @@ from forestay.kernel import (
     Draft,
     Ids,
     Ledger,
+    Locks,
     Problem,
     Projection,
     Randomness,
@@ -30,7 +33,7 @@ from forestay.kernel import (
     kept_secret,
 )
 from forestay.models import Embedder, Model
-from forestay.relay import guard
+from forestay.relay import guard, snapshot
 from forestay.relay.facts import verify
 from forestay.relay.meters import Meters
 from forestay.relay.projection import SessionsTable
@@ -47,6 +50,9 @@ MAX_SESSIONS_PER_APP = 4
 DEFAULT_APP = "default"
 _SPOT_CHECK = 10
 _BAD_SHARE = 0.05
+_WORTH_KEEPING = 1000  # facts, or records, that are in no snapshot
+
+_log = logging.getLogger(__name__)
 
 
 class Relay:
@@ -64,10 +70,15 @@ class Relay:
         max_sessions_per_app: int = MAX_SESSIONS_PER_APP,
         embedder: Embedder | None = None,
         vectors: Path | None = None,
+        snapshots: Path | None = None,
+        locks: Locks | None = None,
     ) -> None:
+        """`locks`: where other processes use sessions of the same ledger. `snapshots`: a folder in which the state of
+        large sessions is kept, so that they are resumed at once."""
         if len(secret) < 16:
             raise Problem("config_invalid", "The relay's secret has fewer than 16 bytes.", at="secret")
         self.ledger = ledger
+        self.locks = locks or Locks()
         self.model = model
         self.clock = clock or SystemClock()
         self.randomness = randomness or SystemRandomness()
@@ -75,6 +86,7 @@ class Relay:
         self.max_sessions_per_app = max_sessions_per_app
         self.embedder = embedder
         self._vectors = vectors
+        self._snapshots = snapshots
         self.meters = Meters(self._loaded)
         self._secret = secret
         self._sessions: dict[str, Session] = {}
@@ -105,6 +117,8 @@ class Relay:
         kept beside a ledger that is no file: give `secret`, and with an embedder `vectors`.
         """
         beside = Path(path)
+        if beside.parent.is_dir():
+            options = {"snapshots": beside.with_name(beside.name + ".sessions"), **options}
         if embedder is not None:
             options = {"embedder": embedder, "vectors": beside.with_name(beside.name + ".vectors"), **options}
         async with Ledger.open(path, projections=cls.projections(), clock=clock) as ledger:
@@ -123,6 +137,7 @@ class Relay:
     async def aclose(self) -> None:
         """Let the providers go that sessions registered; the sessions themselves stay open in the ledger."""
         for session in self._sessions.values():
+            await session.keep(_WORTH_KEEPING)
             await session.models.aclose()
 
     # Sessions
@@ -135,8 +150,10 @@ class Relay:
         binding_secret: bytes | str | None = None,
         config: SessionConfig | dict[str, Any] | None = None,
         later: bool = False,
+        session_id: str | None = None,
     ) -> Session:
-        """A new session (CRP §1.2); with `later` it is written together with the first thing that happens in it."""
+        """A new session (CRP §1.2); with `later` it is written together with the first thing that happens in it. A
+        caller that must not make two gives the id, and gets the one that is there."""
         app_id, _ = guard.validate(app_id, "app_id")
         if not app_id.strip() or len(app_id) > 200:
             raise Problem("invalid_request", "app_id has 1 to 200 characters.", at="$.app_id")
@@ -152,10 +169,13 @@ class Relay:
                 "Structural validation cannot be switched off.",
                 at="$.config.structural_validation",
             )
-        async with self._alone(f"app {app_id}"):
+        async with self._alone(f"app {app_id}"), self.locks.at(f"relay-app/{_digest(app_id)}"):
+            if session_id is not None and await self._is_there(session_id):
+                return await self.session(session_id, binding_secret=secret)
             await self._check_limit(app_id)
             await self._let_go()
-            session_id, nonce, now = self.ids.uuid4(), self.randomness.bytes(32), self.clock.now_ms()
+            session_id = session_id or self.ids.uuid4()
+            nonce, now = self.randomness.bytes(32), self.clock.now_ms()
             if secret is not None:
                 self._bindings[session_id] = secret
             key = guard.session_key(self.binding(session_id), nonce)
@@ -170,6 +190,7 @@ class Relay:
                     "created_ms": now,
                     "expires_ms": now + 1000 * settings.session_timeout,
                     "config": msgspec.to_builtins(settings),
+                    **self._kept(session_id, secret),
                 },
             )
             warm = Warm()
@@ -181,8 +202,32 @@ class Relay:
             self._sessions[session_id] = session
         return session
 
+    async def _is_there(self, session_id: str) -> bool:
+        return (await self.ledger.head(f"relay/{session_id}")).seq >= 0
+
+    def _kept(self, session_id: str, secret: bytes | None) -> dict[str, str]:
+        """The caller's binding secret for the other processes of this ledger, sealed with the relay's own. One process
+        alone keeps it in memory."""
+        if secret is None or not self.locks.shared:
+            return {}
+        from forestay.relay import state
+
+        return {"sealed": state.seal(self._secret, secret, session_id.encode())}
+
+    def _unseals(self, session_id: str, warm: Warm) -> bool:
+        """Whether another process of this ledger left the binding secret for us."""
+        if warm.sealed is None or not self.locks.shared:
+            return False
+        from forestay.relay import state
+
+        try:
+            self._bindings[session_id] = state.unseal(self._secret, warm.sealed, session_id.encode())
+        except Problem:  # it was sealed for a relay with another secret, and the session came here as an export
+            return False
+        return True
+
     async def _let_go(self) -> None:
-        """Sessions that are over need no memory: the ledger still says that they are."""
+        """Sessions that are over need neither memory nor snapshots: the ledger still says that they are."""
         now = self.clock.now_ms()
         ended = [name for name, item in self._sessions.items() if item.warm.closed or item.warm.expires_ms <= now]
         over = filter(self._sessions.__contains__, ended)  # asked one by one: another opening may have come first
@@ -191,6 +236,11 @@ class Relay:
             if session.vectors is not None:
                 session.vectors.forget()
             await session.models.aclose()
+        if self._snapshots is not None and self._snapshots.is_dir():
+            going_on = {row["session_id"] for row in await self.sessions()}
+            for path in self._snapshots.iterdir():
+                if path.name not in going_on:
+                    path.unlink(missing_ok=True)
 
     async def _check_limit(self, app_id: str) -> None:
         rows = await self.ledger.look_up(
@@ -209,32 +259,35 @@ class Relay:
         """The session with this id: the one in memory, or folded from the ledger, where it goes on as it stopped."""
         secret = binding_secret.encode() if isinstance(binding_secret, str) else binding_secret
         if (known := self._known(session_id, secret)) is not None:
-            return known
+            return await self._current(known)
         async with self._alone(f"session {session_id}"):
             if (known := self._known(session_id, secret)) is not None:
-                return known
+                return await self._current(known)
             warm, head = await self.fold(session_id)
+            is_locked = warm.bound and secret is None and not self._unseals(session_id, warm)
             if secret is not None and warm.bound:
                 self._bindings[session_id] = secret
             elif warm.binding is not None:
                 from forestay.relay import state
 
                 self._bindings[session_id] = state.unseal(self._secret, warm.binding, session_id.encode())
-            key = (
-                b""
-                if warm.closed or (warm.bound and secret is None)
-                else guard.session_key(self.binding(session_id), warm.nonce)
-            )
+            key = b"" if warm.closed or is_locked else guard.session_key(self.binding(session_id), warm.nonce)
             session = Session(self, session_id, warm, head, key)
             if key:
                 _check_key(session)
                 self._spot_check(session)
-                if not warm.expired:
+                if not warm.expired and not self.locks.shared:  # who only looks leaves no trace where others write
                     await session.record(
                         Draft("crp.session.resume", {"facts": len(warm.facts), "windows": warm.windows})
                     )
             self._sessions[session_id] = session
             return session
+
+    async def _current(self, known: Session) -> Session:
+        """The session as it stands, also where other processes write it (O5)."""
+        if self.locks.shared and not self.locks.has(known.stream_name):
+            await known.catch_up()
+        return known
 
     def loaded(self, session_id: str) -> Session | None:
         """The session, where this process has it in memory."""
@@ -255,6 +308,8 @@ class Relay:
 
     async def fold(self, session_id: str) -> tuple[Warm, int]:
         """The warm state of a session out of its records, and where its stream stands."""
+        if (opened := await self._opened(session_id)) is not None:
+            return opened
         records = await self.ledger.read(f"relay/{session_id}") if _is_plain(session_id) else []
         if not records:
             raise Problem("not_found", "There is no such session.", session_id=session_id[:80], fix="Open a session.")
@@ -263,10 +318,46 @@ class Relay:
             warm.apply(record.type, record.payload)
         return warm, records[-1].seq
 
+    async def _opened(self, session_id: str) -> tuple[Warm, int] | None:
+        """The state out of the session's snapshot and the records behind it; None where there is no right one."""
+        path = self.snapshot_of(session_id)
+        if path is None or not path.exists():
+            return None
+        kept = await asyncio.to_thread(snapshot.read, path, session_id, self._secret)
+        if kept is not None:
+            warm, head = kept
+            records = await self.ledger.read(f"relay/{session_id}", head.seq)
+            if records and (records[0].seq, records[0].hash) == (head.seq, head.hash):
+                for record in records[1:]:
+                    warm.apply(record.type, record.payload)
+                return warm, records[-1].seq
+        _log.warning("The snapshot of session %s is not one of its state; it is made again.", session_id)
+        path.unlink(missing_ok=True)
+        return None
+
+    def snapshot_of(self, session_id: str) -> Path | None:
+        return self._snapshots / session_id if self._snapshots is not None and _is_plain(session_id) else None
+
+    async def keep(self, session: Session, still: Callable[[], bool]) -> None:
+        """Writes the session's snapshot, unless somebody changes the session meanwhile."""
+        path = self.snapshot_of(session.id)
+        head = await self.ledger.head(session.stream_name)
+        if path is not None and head.seq == session.head and still():
+            warm, secret = session.warm, self._secret
+            warm.read_all()  # the thread only looks
+            try:
+                if await asyncio.to_thread(snapshot.write, path, warm, session.id, head, secret, still):
+                    warm.kept, warm.kept_to = len(warm.facts), head.seq
+            except OSError as error:  # the ledger has everything: the next resume takes longer, and that is all
+                _log.warning("The snapshot of session %s cannot be written: %s.", session.id, error)
+
     def _spot_check(self, session: Session) -> None:
-        """Every tenth signature; more than a twentieth of them wrong rejects the state (CRP §1.10)."""
+        """Every tenth signature; more than a twentieth of them wrong rejects the state (CRP §1.10).
+
+        Facts of a snapshot are covered by its own hash, under this relay's key.
+        """
         facts = session.warm.facts
-        checked = range(0, len(facts), _SPOT_CHECK)
+        checked = range(session.warm.kept, len(facts), _SPOT_CHECK)
         bad = sum(1 for number in checked if not verify(facts, number, session.key))
         if bad > _BAD_SHARE * len(checked):
             raise Problem(
@@ -304,6 +395,11 @@ class Relay:
 
     def forget(self, session_id: str) -> None:
         self._bindings.pop(session_id, None)
+        self.forget_snapshot(session_id)
+
+    def forget_snapshot(self, session_id: str) -> None:
+        if (path := self.snapshot_of(session_id)) is not None:
+            path.unlink(missing_ok=True)
 
     def drop(self, session_id: str) -> None:
         """Removes a session from memory; the next caller gets it from the ledger."""
@@ -355,6 +451,10 @@ def _check_key(session: Session) -> None:
     if not hmac.compare_digest(guard.key_proof(session.key), session.warm.proof):
         key = "signature_invalid" if session.warm.bound else "chain_verification_failed"
         raise Problem(key, "This is not the key of the session.", session_id=session.id)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _is_plain(session_id: str) -> bool:

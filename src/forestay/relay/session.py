@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from forestay.relay.relay import Relay
 
 _DELTA = 0.1
+_LEAST_KEPT = 4000  # a snapshot is written when so many facts are in none, and as many as it has
 _LISTED = 500  # facts that a question without a limit is answered with
 
 
@@ -65,7 +66,7 @@ class Session(Journal):
         self.key = key
         self.vectors = relay.vectors_of(session_id)
         self._lock = asyncio.Lock()
-        self._compacted_at = 0
+        self._compacted_at = warm.kept
         self.models = Providers(relay, lambda: self.warm.providers)
         self._dispatches = guard.Rate(warm.config.dispatches_per_minute, "dispatches")
         self._bytes = guard.Rate(warm.config.ingest_bytes_per_minute, "bytes of ingest")
@@ -88,6 +89,15 @@ class Session(Journal):
             nonce=warm.nonce.hex(),
             signature_required=warm.bound,
         )
+
+    async def catch_up(self) -> None:
+        nonce = self.warm.nonce
+        await super().catch_up()
+        if self.warm.nonce != nonce and self.key:  # another process has reset the session
+            self.key = guard.session_key(self.relay.binding(self.id), self.warm.nonce)
+            self._compacted_at = 0
+        if self.warm.closed and self.key:
+            await self._forget()
 
     # Admission
 
@@ -220,7 +230,7 @@ class Session(Journal):
         await self.enter(operation)
         task = checked(intent)
         await self._take(self._dispatches, 1)
-        async with self._lock:
+        async with self._lock, self.alone():
             await self.enter(operation)
             begun, plan = await start(
                 self, task, terms, operation=operation, query=query, remember=remember, key=key
@@ -233,7 +243,7 @@ class Session(Journal):
     async def _again(self, terms: DispatchTerms = PLAIN) -> AsyncIterator[WindowEngine]:
         """The interrupted dispatch, ready to continue."""
         await self.enter("dispatch")
-        async with self._lock:
+        async with self._lock, self.alone():
             if self.warm.dispatch is None:
                 raise Problem(
                     "not_found", "There is no interrupted dispatch.", session_id=self.id, fix="Dispatch a task."
@@ -304,24 +314,32 @@ class Session(Journal):
         await self.enter("ingest")
         size = guard.check_text(raw_text, "raw_text")
         await self._take(self._bytes, size)
-        async with self._lock:
+        async with self._lock, self.alone():
             result = await ingest(self, raw_text, source_label, supersedes, whole=whole)
             if due(len(self.warm.facts), self._compacted_at):
                 await self._compact()
             if self.vectors is not None:
                 await self.vectors.catch_up(self.warm.facts)
+            await self.keep(max(_LEAST_KEPT, self.warm.kept))
             return result
+
+    async def keep(self, least: int) -> None:
+        """Writes a snapshot where so many facts or records are in none, and nobody changes the session meanwhile."""
+        warm, head = self.warm, self.head
+        new = max(len(warm.facts) - warm.kept, head - warm.kept_to)
+        if new >= least and self.key and not warm.expired and self.rests():
+            await self.relay.keep(self, lambda: self.warm is warm and self.head == head and self.rests())
 
     async def take_back(self, source_label: str) -> int:
         """The source is gone: its facts are kept and no longer shown. How many facts that are."""
         await self.enter("ingest")
-        async with self._lock:
+        async with self._lock, self.alone():
             return await take_back(self, source_label)
 
     async def compact(self) -> Compaction:
         """Moves copies and superseded facts to the cold index now. `ingest` does it when a session has many facts."""
         await self.enter("ingest")
-        async with self._lock:
+        async with self._lock, self.alone():
             return await self._compact()
 
     async def _compact(self) -> Compaction:
@@ -351,7 +369,7 @@ class Session(Journal):
         if quarantined:
             found = [(fact, fact.confidence) for fact in reversed(warm.facts) if fact.quarantined]
         elif query:
-            alike = await near(self, query)
+            alike = await near(self, query, cold=include_superseded)
             ranked = rank(warm, query, limit=max(top_k or _LISTED, CANDIDATES), near=alike, cold=include_superseded)
             found = [(warm.facts[item.number], item.score) for item in ranked]
         else:
@@ -364,11 +382,11 @@ class Session(Journal):
     ) -> list[tuple[Fact, Reason]]:
         """The best facts for `query`, each with the reasons for its place."""
         await self.enter("facts")
-        alike = await near(self, query)
+        alike = await near(self, query, cold=include_superseded)
         ranked = rank(self.warm, query, limit=max(top_k, CANDIDATES), near=alike, cold=include_superseded)
         facts = self.warm.facts
         kept = [item for item in ranked if include_superseded or facts[item.number].superseded_by < 0][:top_k]
-        reasons = explain(self.warm, query, kept, alike)
+        reasons = explain(self.warm, query, kept, alike.likeness)
         return [(facts[item.number], reason) for item, reason in zip(kept, reasons, strict=True)]
 
     async def evaluate(self, questions: Sequence[Labelled]) -> Evaluation:
@@ -397,7 +415,7 @@ class Session(Journal):
     ) -> Restored:
         """Undo quarantine, a rejection or a correction: of these facts, or of every fact of one source (C16)."""
         await self.enter("restore_facts")
-        async with self._lock:
+        async with self._lock, self.alone():
             return await restore(self, fact_ids, source_label)
 
     def fact(self, id: str) -> Fact:
@@ -412,7 +430,7 @@ class Session(Journal):
         """Copy facts into another session of the same app; their source names this session."""
         await self.enter("share_facts")
         await target.enter("ingest")
-        async with target._lock:
+        async with target._lock, target.alone():
             return await share(self, target, fact_ids)
 
     # Looking (O3)
@@ -472,26 +490,34 @@ class Session(Journal):
     async def reset_session(self) -> SessionHandle:
         """Begin anew under the same id: facts and counters are gone from the warm state, the key is another one."""
         await self.enter("reset_session")
-        async with self._lock:
+        async with self._lock, self.alone():
             nonce = self.relay.randomness.bytes(32)
             secret = self.relay.binding(self.id)
             key = guard.session_key(secret, nonce)
             await self.record(Draft("crp.session.reset", {"nonce": nonce.hex(), "proof": guard.key_proof(key)}))
             self.key = key
             self._compacted_at = 0
+            self.relay.forget_snapshot(self.id)
         return self.handle
 
     async def export_state(self, passphrase: bytes | str) -> bytes:
         await self.enter("export_state")
         from forestay.relay import state
 
-        async with self._lock:
+        async with self._lock, self.alone():
             return await state.export(self, passphrase)
 
-    async def close(self) -> None:
-        """The end: later calls are 1005, and the key is forgotten."""
+    async def close(self, *, failed: bool = False, request: str | None = None) -> None:
+        """The end: later calls are 1005, and the key is forgotten. `failed` says that its caller did not succeed, and
+        may try again in another session. `request` names the request that asks for it: when it comes again after a
+        crash, the record of the close says that it is done."""
+        await self.refresh()
+        if request is not None and self.warm.closed_by == request:
+            return
         await self.enter("close")
-        await self.record(self._end())
+        end = self._end()
+        more = {**({"failed": True} if failed else {}), **({"request": request} if request is not None else {})}
+        await self.record(Draft(end.type, {**end.payload, **more}))
         await self._forget()
 
     async def closing(self) -> Append:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from forestay.kernel import canonical, misfit, object_schema
 from forestay.models import STOP, ToolCall, ToolSpec, words
 from forestay.relay.facts import Fact, fact_id
+from forestay.relay.meaning import near_to, without_speakers
 from forestay.relay.progress import Structure
-from forestay.relay.ranking import NEAR, neighbours, rank, without_speakers
+from forestay.relay.ranking import neighbours, rank
 
 if TYPE_CHECKING:
     from forestay.relay.vectors import Vectors
@@ -99,8 +100,7 @@ class Toolbox:
         return None if found is None else {"error": f"The arguments do not fit the tool: {found[1][:200]}"}
 
     def _retrieve(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        asked = without_speakers(self._warm, arguments["query"])
-        near = self._vectors.near(asked, NEAR) if self._vectors is not None else {}
+        near = near_to(self._vectors, without_speakers(self._warm, arguments["query"]), self._warm.out)
         ranked = rank(self._warm, arguments["query"], near=near)
         found = [item for item in ranked if self._warm.facts[item.number].superseded_by < 0][
             : arguments.get("limit", 10)

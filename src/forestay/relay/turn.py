@@ -52,6 +52,7 @@ def turned(state: Dispatch, stop: Stop) -> Turned:
             "content_filter" if stop == "filtered" else finish,
             Usage(state.input_tokens, state.output_tokens),
             state.served_by,
+            asked=tuple(Usage(*tokens) for tokens in state.used),
         ),
         canonical.digest(text),
         state.window_id,

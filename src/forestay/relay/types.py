@@ -10,7 +10,7 @@ PROTOCOL_VERSION = "2.0.0"
 SCHEMA_VERSION = "1.0.0"
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]  # what every reader of JSON takes, and every table
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 SemVer = Annotated[str, msgspec.Meta(pattern=r"^\d+\.\d+\.\d+$")]
 Uuid = Annotated[

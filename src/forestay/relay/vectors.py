@@ -16,17 +16,30 @@ import importlib
 import os
 from array import array
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from forestay.models import Embedder
-from forestay.relay.facts import Fact
 
 _MARK = 8
 _AT_ONCE = 64
 _LONGEST_QUESTION = 4000  # characters; an embedder reads no more of it
+
+
+class Passage(Protocol):
+    """What gets a row: a text under its heading, and a hash that no other one has. A fact is one."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def context(self) -> str: ...
+
+    @property
+    def hash(self) -> bytes: ...
 
 
 class Vectors:
@@ -43,7 +56,7 @@ class Vectors:
     def __len__(self) -> int:
         return len(self._marks)
 
-    async def catch_up(self, facts: Sequence[Fact]) -> int:
+    async def catch_up(self, facts: Sequence[Passage]) -> int:
         """Give the facts that have no row one; how many that were. The embedder runs in a thread."""
         async with self._lock:
             if not self._loaded:
@@ -61,13 +74,18 @@ class Vectors:
                 made += len(group)
             return made
 
-    def near(self, text: str, limit: int) -> dict[int, float]:
-        """The facts that are like `text` in meaning and how much, the most alike first. Call it in a thread."""
+    def near(self, text: str, limit: int, without: AbstractSet[int] = frozenset()) -> dict[int, float]:
+        """The facts that are like `text` in meaning and how much, the most alike first, but for those in `without`.
+
+        Call it in a thread.
+        """
         if not self._marks:
             return {}
         (asked,) = self.embedder.embed([text[-_LONGEST_QUESTION:]])
         scores = _products(self._rows, self.embedder.dimension, array("f", asked), len(self._marks))
-        best = heapq.nlargest(limit, ((score, -number) for number, score in enumerate(scores) if score > 0.0))
+        best = heapq.nlargest(
+            limit, ((score, -number) for number, score in enumerate(scores) if score > 0.0 and number not in without)
+        )
         return {-number: score for score, number in best}
 
     def forget(self) -> None:
@@ -108,7 +126,7 @@ class Vectors:
         if len(header) + whole * size < len(data):
             os.truncate(self._path, len(header) + whole * size)
 
-    def _drop_strangers(self, facts: Sequence[Fact]) -> None:
+    def _drop_strangers(self, facts: Sequence[Passage]) -> None:
         """V1."""
         known = min(len(self._marks), len(facts))
         right = next((n for n in range(known) if self._marks[n] != facts[n].hash[:_MARK]), known)
@@ -131,7 +149,7 @@ class Vectors:
             out.write(b"".join(mark + data[at * size : (at + 1) * size] for at, mark in enumerate(marks)))
 
 
-def passage(fact: Fact) -> str:
+def passage(fact: Passage) -> str:
     """What stands for a fact: its text under its heading, without which many a fact says nothing."""
     return f"{fact.context}: {fact.text}" if fact.context else fact.text
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import base64
 import math
 from collections import deque
+from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -24,6 +26,10 @@ from forestay.relay.guard import Role
 from forestay.relay.index import Index
 from forestay.relay.lines import dates
 from forestay.relay.types import SessionConfig
+
+# Who sets an attribute of a subject in a source, and to which value; None where it has several values.
+Claims = dict[tuple[str, str, str], tuple[list[int], str] | None]
+Sources = dict[str, tuple[int, int]]  # by the digest of a text: its first fact and how many it has
 
 INGEST = "ingest:"
 WINDOW = "window:"
@@ -44,6 +50,7 @@ class Dispatch(msgspec.Struct):
     windows: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    used: list[tuple[int, int]] = []  # tokens in and out of each window
     seams: list[dict[str, Any]] = []
     facts_before: int = 0
     envelope_facts: list[int] = []
@@ -102,6 +109,7 @@ class Dispatch(msgspec.Struct):
         self.continuations += 1 if payload["continuation"] else 0
         self.input_tokens += payload["input_tokens"]
         self.output_tokens += payload["output_tokens"]
+        self.used = [*self.used, (payload["input_tokens"], payload["output_tokens"])]
         self.calls = payload.get("calls", [])
         if not payload["visible"]:
             self.overhead += 1
@@ -136,8 +144,11 @@ class Warm:
         self.created_ms = 0
         self.expires_ms = 0
         self.closed = False
+        self.closed_by: str | None = None  # the request that closed it, where that can be repeated
+        self.failed = False  # closed by a caller who may try again in another session
         self.expired = False
         self.config = SessionConfig()
+        self.sealed: str | None = None  # the binding secret, for other processes of the relay
         self.binding: str | None = None  # of an imported session: what its key derives from, sealed
         self.providers: list[str] = []  # the names of those that callers registered
         self.violations = 0
@@ -149,11 +160,14 @@ class Warm:
         self.index = Index()
         self.cold = Index()  # superseded facts and copies, after a compaction
         self.copies: dict[int, list[int]] = {}  # by the fact that stands for them
-        # Who sets an attribute of a subject in a source, and to which value; None where it has several values.
-        self.claims: dict[tuple[str, str, str], tuple[list[int], str] | None] = {}
+        self.verified: set[int] = set()  # facts whose signature was found right since they were read
+        self.out: set[int] = set()  # facts that do not stand: superseded, taken back or quarantined
+        self._claims: Claims | Callable[[], Claims] = {}
         self.corrects: dict[str, list[str]] = {}  # by a source: those whose statements it replaces
         self.open_contradictions: list[Contradiction] = []
-        self.sources: dict[str, tuple[int, int]] = {}
+        self._sources: Sources | Callable[[], Sources] = {}
+        self.kept = 0  # so many facts are in a snapshot, of which every byte was checked
+        self.kept_to = -1  # the record up to which the snapshot goes
         self.rates: deque[float] = deque(maxlen=_RATES)  # facts a kilobyte of the last extractions
         self.windows = 0
         self.productive = 0
@@ -162,6 +176,26 @@ class Warm:
         self.reserved = 0  # input tokens of the window under way
         self.dispatch: Dispatch | None = None
         self.answered: set[str] = set()  # the keys of turns that the stream holds
+
+    @property
+    def claims(self) -> Claims:
+        if callable(self._claims):
+            self._claims = self._claims()
+        return self._claims
+
+    @property
+    def sources(self) -> Sources:
+        if callable(self._sources):
+            self._sources = self._sources()
+        return self._sources
+
+    def keep_for_later(self, claims: Callable[[], Claims], sources: Callable[[], Sources]) -> None:
+        """Claims and sources are read when they are first needed: a question needs neither."""
+        self._claims, self._sources = claims, sources
+
+    def read_all(self) -> None:
+        """Reads what was kept for later."""
+        _ = self.claims, self.sources
 
     @property
     def parent(self) -> bytes:
@@ -184,6 +218,7 @@ class Warm:
         self.app_id = payload["app_id"]
         self.role = payload["role"]
         self.bound = payload["bound"]
+        self.sealed = payload.get("sealed")
         self.nonce = bytes.fromhex(payload["nonce"])
         self.proof = payload["proof"]
         self.created_ms = payload["created_ms"]
@@ -201,6 +236,8 @@ class Warm:
 
     def _on_session_close(self, payload: dict[str, Any]) -> None:
         self.closed = True
+        self.closed_by = payload.get("request")
+        self.failed = payload.get("failed", False)
         self._forget()
 
     def _on_session_expire(self, payload: dict[str, Any]) -> None:
@@ -224,18 +261,15 @@ class Warm:
             self.corrects[batch.source] = batch.corrects
         if found := rate(batch):
             self.rates.append(found)
-        add = self.index.add
         facts = facts_of(batch)
         self.speakers.update(word for name in mark_talk(facts) for word in words(name))
-        for fact, row in zip(facts, batch.rows, strict=True):
-            terms = words(fact.text)
-            entity = fact.entity
-            if entity and not entity.isalnum():
-                terms.append(entity.lower())
-            add(terms, contexts[row[3]])
-            self.facts.append(fact)
-            if batch.corrects and (fact.kind == "pair" or (fact.kind == "sentence" and entity)):
-                self._note_claim(fact, batch)
+        for context, run in groupby(zip(facts, batch.rows, strict=True), key=lambda item: item[1][3]):
+            self.index.add_run([_terms(fact) for fact, _ in run], contexts[context])
+        self.facts += facts
+        if batch.corrects:
+            for fact in facts:
+                if fact.kind == "pair" or (fact.kind == "sentence" and fact.entity):
+                    self._note_claim(fact, batch)
 
     def _note_claim(self, fact: Fact, batch: Batch) -> None:
         """C16: the same subject and attribute, in the same source or in one that this source supersedes."""
@@ -294,6 +328,7 @@ class Warm:
         """Each fact by what supersedes it. A copy that another source said still stands."""
         for number, by in marks.items():
             self.facts[number].superseded_by = by
+            self.out.add(number)
         for number in marks:
             fact = self.facts[number]
             if number in (copies := self.copies.get(fact.folded_into, [])):
@@ -314,7 +349,7 @@ class Warm:
 
     def _unfold(self, number: int) -> None:
         """The fact can no longer stand for its copies: the newest of them does."""
-        copies = sorted(copy for copy in self.copies.pop(number, ()) if self._may_stand(self.facts[copy]))
+        copies = sorted(copy for copy in self.copies.pop(number, ()) if self.facts[copy].stands)
         if not copies:
             return
         stands = copies.pop()
@@ -325,29 +360,29 @@ class Warm:
         if copies:
             self.copies[stands] = copies
 
-    @staticmethod
-    def _may_stand(fact: Fact) -> bool:
-        return not fact.quarantined and fact.superseded_by < 0
+    def _hold_back(self, number: int) -> None:
+        """The fact is in quarantine: it is not shown, and stands for no copy."""
+        self.facts[number].quarantined = True
+        self.out.add(number)
+        self._unfold(number)
 
     def _on_facts_feedback(self, payload: dict[str, Any]) -> None:
         fact = self.facts[payload["fact"]]
         fact.confidence = payload["confidence"]
         if payload["action"] == "reject":
-            fact.quarantined = True
-            self._unfold(fact.number)
+            self._hold_back(fact.number)
 
     def _on_security_batch_quarantined(self, payload: dict[str, Any]) -> None:
         """A record of earlier versions, which held back a whole ingest for its contradictions."""
         first, count = payload["first"], payload["count"]
         for fact in self.facts[first : first + count]:
-            fact.quarantined = True
+            self._hold_back(fact.number)
         self.open_contradictions = [item for item in self.open_contradictions if not first <= item.new < first + count]
 
     def _on_security_facts_quarantined(self, payload: dict[str, Any]) -> None:
         held = set(payload["facts"])
         for number in held:
-            self.facts[number].quarantined = True
-            self._unfold(number)
+            self._hold_back(number)
         self.open_contradictions = [item for item in self.open_contradictions if item.new not in held]
 
     def _on_facts_restored(self, payload: dict[str, Any]) -> None:
@@ -362,13 +397,14 @@ class Warm:
                     self._has_several((self.facts[fact.superseded_by].source, fact.context, said[0]))
             for own in (number, *self.copies.get(number, ())):
                 self.facts[own].superseded_by = -1
+                if self.facts[own].stands:
+                    self.out.discard(own)
             if fact.folded_into < 0:
                 self.cold.move([number], self.index)
 
     def _on_security_integrity_violation(self, payload: dict[str, Any]) -> None:
         for number in payload["facts"]:
-            self.facts[number].quarantined = True
-            self._unfold(number)
+            self._hold_back(number)
         self.violations += len(payload["facts"])
 
     # Dispatches
@@ -438,6 +474,14 @@ class Warm:
             _left(config.max_total_input_tokens, self.input_tokens + self.reserved),
             _left(config.max_total_output_tokens, self.output_tokens),
         )
+
+
+def _terms(fact: Fact) -> list[str]:
+    """The words by which a fact is found; what it speaks of is one more where it is not a plain word."""
+    terms, entity = words(fact.text), fact.entity
+    if entity and not entity.isalnum():
+        terms.append(entity.lower())
+    return terms
 
 
 def _left(limit: int | None, used: int) -> int | None:

@@ -4,7 +4,7 @@ E = C - S - T - G: the context window less system prompt, task and generation re
 The system prompt and the task go in as they are (validated, otherwise untouched).
 
 W1  What is sent and what may be written never exceed the window together, as the model counts now (C19). The tools, the
-    tool calls and what a provider adds to each message are counted too.
+    tool calls and what a provider adds to each message and to the request are counted too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from forestay.kernel import Problem
-from forestay.models import MESSAGE_TOKENS, Message, Model, ToolSpec, message_tokens, tool_tokens
+from forestay.models import MESSAGE_TOKENS, OPENING_TOKENS, Message, Model, ToolSpec, message_tokens, tool_tokens
 from forestay.relay.continuation import ANCHOR, LEAST_ANCHOR
 from forestay.relay.progress import Structure, continuation_prompt
 from forestay.relay.types import SessionConfig
@@ -71,17 +71,18 @@ def plan(
     around: Around = ALONE,
 ) -> Plan:
     count = model.count_tokens
-    window = (config.context_window or model.context_window) - request_tokens(model, (*around.before, *around.since))
+    whole = config.context_window or model.context_window
+    window = whole - request_tokens(model, (*around.before, *around.since))
     if window < _LEAST_WINDOW and (around.before or around.since):
         raise Problem(
             "window_exceeded",
             f"The conversation leaves {window} tokens of the window of {model.name}, and {_LEAST_WINDOW} are needed.",
-            limit=config.context_window or model.context_window,
+            limit=whole,
             fix="Begin a new conversation, let tools answer with less, or use a model with a larger window.",
         )
     told = tool_tokens(count, tools)
     return Plan(
-        window,
+        window - OPENING_TOKENS,
         (count(system_prompt) + MESSAGE_TOKENS if system_prompt else 0) + told,
         count(task_input) + count(_JOINT) + MESSAGE_TOKENS,
         reserve(model, config, max_output, window),

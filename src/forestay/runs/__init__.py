@@ -5,23 +5,33 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
+    from forestay.runs.annotations import Anchor, Annotation, Annotations, FeedbackSignal
     from forestay.runs.authoring import Step, Workflow, workflow
     from forestay.runs.check import check_workflow
+    from forestay.runs.cron import between as cron_between
+    from forestay.runs.cron import check as cron_check
+    from forestay.runs.cron import next_ms as cron_next
+    from forestay.runs.digests import SORTS, RunDigest, Sort, Span, title_of
     from forestay.runs.execution import Execution
     from forestay.runs.graph import mermaid
     from forestay.runs.graph_svg import svg
     from forestay.runs.idempotency import Claim, Idempotency, Reply
-    from forestay.runs.log import ENGINE_VERSION, stream_of, to_event
+    from forestay.runs.leases import FLEET
+    from forestay.runs.log import ENGINE_VERSION, QUEUE, stream_of, to_event
     from forestay.runs.mock_models import MOCK_PROVIDERS, Staged
+    from forestay.runs.node_http import body_of, forbidden, passes_off, tell_expired
+    from forestay.runs.node_view import NODE_ENDS, retry_point
     from forestay.runs.nodes import NodeContext, NodeError, node
     from forestay.runs.nodes.ai import TRUNCATION_GROWTH, parse_lenient
     from forestay.runs.nodes.core import standard_registry
+    from forestay.runs.nodes.handoff import CONFIDENCE_FLOOR
     from forestay.runs.nodes.outside import HTTP_METHODS
     from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
     from forestay.runs.outbox import Outbox
     from forestay.runs.outcome import Parked
     from forestay.runs.pending import Prompt, pending_prompts
-    from forestay.runs.ports import Caller, Fact, HttpRequest, HttpResponse
+    from forestay.runs.ports import Caller, EgressDecision, Fact, HttpRequest, HttpResponse, HttpSender
+    from forestay.runs.prompting import prompted
     from forestay.runs.record_view import LedgerView, RecordShown, run_of
     from forestay.runs.requests import CONFIGURABLE, MAX_NAME
     from forestay.runs.schedules import Firing, Schedule, Schedules, ScheduleSpec, ScheduleTable

@@ -21,8 +21,9 @@ from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution
 from forestay.runs.log import append_of, standing_of
 from forestay.runs.nodes.registry import NodeType
-from forestay.runs.outcome import Make, Outcome, Parked, completed, error_of, failed, step, tell
+from forestay.runs.outcome import Make, Outcome, Parked, along, completed, error_of, failed, step, tell
 from forestay.runs.state import ENDED, Event, RunState
+from forestay.runs.tool_sessions import left_open
 
 if TYPE_CHECKING:
     from forestay.runs.engine import Engine
@@ -298,7 +299,8 @@ class RunActor:
             return
         for event in outcome.events:
             self._take(batch, event, at)
-        batch.appends.extend(outcome.appends)
+        for append in outcome.appends:
+            along(batch.appends, append)
         batch.waiters.append((future, outcome.result))
         if outcome.after is not None:
             batch.after.append(outcome.after)
@@ -322,6 +324,8 @@ class RunActor:
 
     def _take(self, batch: _Batch, event: Event, at: int) -> None:
         """Give an event its place and its times, and take it into the state."""
+        for closing in left_open(self.state, event):
+            self._take(batch, closing, at)
         event.ts = event.ts or self.now()
         event.at = min(event.at or at, event.ts)
         event.seq = self.state.seq + 1
@@ -365,10 +369,10 @@ class RunActor:
             return
         finally:
             self._committing = False
+        self._answer(batch)  # also when it was closed meanwhile: what was asked for is on disk
         if self.lost:
             return
         self._standing = standing
-        self._answer(batch)
         if self.state.ended is not None:
             self.engine.on_ended(self)
             self._tell_watchers()
@@ -502,6 +506,7 @@ class RunActor:
             if execution.live and not self.lost and self.tasks.get(name) is asyncio.current_task():
                 make = failed(execution, {"code": "cancelled", "message": "The node cancelled itself."}, chance)
             else:
+                self._leave_nothing()
                 return
         except Exception as error:  # noqa: BLE001 - node code may raise anything; its failure is the run's to handle
             tell(execution, error)
@@ -510,7 +515,12 @@ class RunActor:
         self._ended.pop(name, None)
         self.tasks.pop(name, None)
         self._acting.pop(name, None)
-        self.submit(lambda state: make(state) if execution.live else Outcome([]), at=at)
+        self.submit(lambda state: make(state) if execution.live else self._leave_nothing(), at=at)
+
+    def _leave_nothing(self) -> Outcome:
+        """A node that was stopped says no more. What others wanted written with its next word is written now."""
+        self.engine.ledger.write_now()
+        return Outcome([])
 
     def _stop_task(self, name: str) -> None:
         self._acting.pop(name, None)

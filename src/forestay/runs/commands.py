@@ -54,13 +54,16 @@ class Resume(msgspec.Struct, frozen=True, tag_field="do", tag="resume"):
 
 
 class Signal(msgspec.Struct, frozen=True, tag_field="do", tag="signal"):
-    """Hand a named event to a run (W4)."""
+    """Hand a named event to a run (W4); one with an `id` once, among the last that had one."""
 
     name: str
     payload: Any = None
     principal: str | None = None
+    id: str | None = None
 
     def make(self, state: RunState, clock: Clock) -> Outcome:
+        if self.id is not None and self.id in state.heard:
+            return Outcome([])
         if state.ended is not None:
             raise _wrong_status(state, "signalled")
         kept = sum(map(len, state.signals.values()))
@@ -72,7 +75,8 @@ class Signal(msgspec.Struct, frozen=True, tag_field="do", tag="signal"):
                 limit=MAX_SIGNALS,
             )
         told = {"name": self.name, "by": self.principal} if self.principal else {"name": self.name}
-        return Outcome([Event("forestay.signal.received", told, None, {"payload": self.payload})])
+        private = {"payload": self.payload, **({"id": self.id} if self.id is not None else {})}
+        return Outcome([Event("forestay.signal.received", told, None, private)])
 
 
 class Resolve(msgspec.Struct, frozen=True, tag_field="do", tag="resolve"):
@@ -93,7 +97,27 @@ class Resolve(msgspec.Struct, frozen=True, tag_field="do", tag="resolve"):
         return Outcome(answer.events, [asked.node, asked.id, answer.resumed])
 
 
-Command = Cancel | Pause | Resume | Signal | Resolve
+class SetVariables(msgspec.Struct, frozen=True, tag_field="do", tag="set-variables"):
+    """Change variables of a run from outside; only the test seams do."""
+
+    values: dict[str, Any]
+
+    def make(self, state: RunState, clock: Clock) -> Outcome:
+        if state.ended is not None:
+            raise _wrong_status(state, "changed")
+        known = {item.name for item in state.plan.workflow.variables} - state.plan.sensitive
+        if unknown := sorted(self.values.keys() - known):
+            message = f"The run has no variable {unknown[0][:80]!r} that can be changed."
+            raise Problem("schema_mismatch", message, at="$.variables")
+        return Outcome(
+            [
+                Event("variable.changed", {"name": name, "previous": state.variables.get(name), "next": value})
+                for name, value in self.values.items()
+            ]
+        )
+
+
+Command = Cancel | Pause | Resume | Signal | Resolve | SetVariables
 
 
 def _wrong_status(state: RunState, verb: str) -> Problem:

@@ -327,11 +327,16 @@ def _out_of_time(state: RunState, now: int) -> list[Event]:
 
 def _spent(state: RunState, now: int, budget: spending.RunBudget) -> list[Event]:
     """What follows from what the run used; a hard ceiling that was met ends it, whoever told it first (B3)."""
-    if told := spending.following(budget):
+    if told := spending.following(budget, resting=not state.executing):
         return [Event(*item) for item in told]
     if not budget.stops or not budget.exhausted:
         return []
     return finish_failed(state, now, _exhausted(min(budget.exhausted)), state.failure)
+
+
+def _untold(state: RunState) -> list[Event]:
+    """What the budget of a run that ends has still to say."""
+    return [] if state.budget is None else [Event(*item) for item in spending.untold(state.budget)]
 
 
 def _exhausted(dimension: str) -> dict[str, Any]:
@@ -349,7 +354,7 @@ def finish_failed(state: RunState, now: int, error: dict[str, Any], name: str | 
     if name is not None:
         payload["failedNodeId"] = name
     stopped = [cancel_node(other, "run-failed") for other in state.active]
-    return [*stopped, Event("run.failed", payload)]
+    return [*_untold(state), *stopped, Event("run.failed", payload)]
 
 
 def pause_run(state: RunState, policy: str, reason: str | None) -> list[Event]:
@@ -369,7 +374,7 @@ def cancel_run(
     payload: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
     payload["durationMs"] = max(0, now - state.created_ms)
     stopped = [cancel_node(name, reason or "run-cancelled") for name in state.active]
-    return [*stopped, Event("run.cancelled", payload)]
+    return [*_untold(state), *stopped, Event("run.cancelled", payload)]
 
 
 def cancel_node(name: str, reason: str) -> Event:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import msgspec
-
 from forestay.kernel import Problem, base64url, canonical
 
 MAX_VALUE_BYTES = 7 * 1024 * 1024
@@ -33,7 +31,7 @@ def plain(value: Any) -> Any:
     """`value` as the log will give it back: a copy, as JSON, and small enough to be written."""
     if value is None or isinstance(value, bool | int):
         return value
-    data = canonical.encode_strict(value)
+    data, copy = (canonical.encode_strict(value), value) if isinstance(value, str) else canonical.encode_plain(value)
     if len(data) > MAX_VALUE_BYTES:
         raise Problem(
             "payload_too_large",
@@ -42,4 +40,4 @@ def plain(value: Any) -> Any:
             observed=len(data),
             fix="Keep large data outside and pass its address on.",
         )
-    return value if isinstance(value, str) else msgspec.json.decode(data)
+    return copy

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from forestay.kernel import Append, Clock, Ids, Ledger, Problem, Randomness, iso
@@ -86,6 +86,7 @@ class Engine:
         self._loading: dict[str, asyncio.Task[RunActor | RunState]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._faults: dict[str, int] = {}
+        self._refused: dict[str, float] = {}  # when the disk refused a run's next step, by the run
         self.watch = Watch(clock)
         self.family = Family(self)
         self.inbox = Inbox(self)
@@ -222,6 +223,14 @@ class Engine:
             task.add_done_callback(lambda _: self._loading.pop(run_id, None))
         return await asyncio.shield(task)
 
+    async def relative(self, run_id: str) -> RunActor | RunState:
+        """As `find`, on behalf of a relative. A run that the disk has just refused is left to the sweep: otherwise the
+        two would have each other loaded again without a pause."""
+        refused = self._refused.get(run_id)
+        if refused is not None and self.clock.monotonic() - refused < self._sweep_s:
+            raise Problem("unavailable", f"The disk refused the run {run_id}.", runId=run_id)
+        return await self.find(run_id)
+
     async def _load(self, run_id: str) -> RunActor | RunState:
         if not _is_id(run_id):
             raise _unknown(run_id)
@@ -331,6 +340,8 @@ class Engine:
         private: dict[str, Any] = {"workflow": [stored.ref.stream, stored.ref.seq]}
         if stored.plan.sensitive & inputs.keys():
             private["inputs"] = inputs
+        if stored.plan.sensitive:
+            private["hides"] = True
         return Event("run.started", payload, None, private)
 
     def lease_event(self, state: RunState) -> Event:
@@ -369,6 +380,11 @@ class Engine:
                 if attempt == 3:
                     raise
         raise AssertionError("unreachable")
+
+    def forget(self, run_ids: Iterable[str]) -> None:
+        """Drop ended runs from memory: their records were removed."""
+        for run_id in run_ids:
+            self._finished.pop(run_id, None)
 
     # What actors report
 
@@ -410,6 +426,10 @@ class Engine:
         run_id = actor.state.run_id
         if self._actors.get(run_id) is actor:
             self._unseat(actor)
+        if problem.key.startswith("ledger_") and problem.key != "ledger_conflict":
+            if len(self._refused) >= _KEEP_IDLE:
+                self._refused.clear()
+            self._refused[run_id] = self.clock.monotonic()
         if own and problem.key in _OWN_FAULTS:
             self._faults[run_id] = self._faults.get(run_id, 0) + 1
             if self._faults[run_id] == _FAULTS and self.started:

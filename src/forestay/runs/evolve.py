@@ -13,11 +13,21 @@ from typing import Any
 
 import msgspec
 
-from forestay.runs import channels
+from forestay.runs import channels, tool_sessions
 from forestay.runs.plan import TAKES_UP_FAILURE, PlanEdge, PlanNode, passes
 from forestay.runs.secrets import learn
-from forestay.runs.spending import take_in
-from forestay.runs.state import ENDED, WAIT_OF_KIND, Event, InterruptState, NodeState, RunState, Said
+from forestay.runs.spending import MOVES, take_in
+from forestay.runs.state import (
+    ENDED,
+    MAX_HEARD,
+    WAIT_OF_KIND,
+    WITH_PARENT,
+    Event,
+    InterruptState,
+    NodeState,
+    RunState,
+    Said,
+)
 from forestay.runs.types import Owner
 
 
@@ -35,8 +45,8 @@ def evolve(state: RunState, event: Event) -> None:
     if event.private is not None and (mark := event.private.get("emit")) is not None and event.node is not None:
         node = state.nodes[event.node]
         value = _private(event, "next", event.payload.get("next"))
-        node.memo[f"emit:{mark}"] = Said(node.attempt, event.type, event.payload, value)
-    if state.budget is not None or event.type == "budget.reserved":
+        node.memo[f"emit:{mark}"] = Said(node.attempt, event.type, event.payload, value, event.id)
+    if event.type in MOVES:
         state.budget = take_in(state.budget, event.type, event.payload, event.private)
     handler = _HANDLERS.get(event.type)
     if handler is not None:
@@ -77,10 +87,11 @@ def _run_started(state: RunState, event: Event) -> None:
     state.inputs = _private(event, "inputs", payload.get("inputs", {}))
     state.configurable = payload.get("configurable", {})
     state.parent = payload.get("parent")
+    unset = (state.parent or {}).get("unset", ())
     state.variables = {
         item.name: item.default_value
         for item in state.plan.workflow.variables
-        if item.default_value is not msgspec.UNSET
+        if item.default_value is not msgspec.UNSET and item.name not in unset
     }
     state.variables.update(state.inputs)
     declared = state.plan.workflow.channels
@@ -117,6 +128,7 @@ def _run_ended(status: Any) -> Callable[[RunState, Event], None]:
         for item in state.interrupts.values():
             if item.status == "open":
                 item.status = "cancelled"
+            item.withdrawn = item.status == "cancelled" and event.payload.get("reason") == WITH_PARENT
 
     return handler
 
@@ -389,6 +401,10 @@ def _timer_fired(state: RunState, event: Event) -> None:
 
 def _signalled(state: RunState, event: Event) -> None:
     state.signals.setdefault(event.payload["name"], []).append(_private(event, "payload"))
+    if (id := _private(event, "id")) is not None:
+        state.heard[id] = None
+        if len(state.heard) > MAX_HEARD:
+            del state.heard[next(iter(state.heard))]
     state.check_signals = True
 
 
@@ -399,6 +415,7 @@ def _effect(state: RunState, event: Event) -> None:
 
 def _dispatched(state: RunState, event: Event) -> None:
     child, name = event.payload["childRunId"], event.node
+    state.had_children = True
     if name is None or name not in state.nodes:
         return
     key = _private(event, "key", "")
@@ -460,7 +477,7 @@ def _usage(state: RunState, event: Event) -> None:
 
 
 def _decided(state: RunState, event: Event) -> None:
-    state.decision = event.payload["decision"]
+    state.decision, state.decided = event.payload["decision"], event.id
     state.orchestrator = {"agentId": event.payload["agentId"]}
 
 
@@ -506,6 +523,8 @@ _HANDLERS: dict[str, Callable[[RunState, Event], None]] = {
     "artifact.created": _artifact,
     "version.pinned": _pinned,
     "provider.usage": _usage,
+    "tool.session.opened": tool_sessions.noted,
+    "tool.session.closed": tool_sessions.noted,
     "runOrchestrator.decided": _decided,
     "lease.acquired": _leased,
     "forestay.clock.jumped": _jumped,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,9 +24,11 @@ from forestay.runs.artifacts import artifact_stream
 from forestay.runs.effects import invocation_id, ordinal_of, plain
 from forestay.runs.expressions import compile_expression
 from forestay.runs.mock_models import MockModels
-from forestay.runs.outcome import Make, Outcome, Parked
+from forestay.runs.node_http import NodeHttp
+from forestay.runs.node_memory import NodeMemory
+from forestay.runs.outcome import Make, Outcome, Parked, along
 from forestay.runs.plan import passes
-from forestay.runs.ports import Caller, HttpConnector, ToolSource
+from forestay.runs.ports import Caller, PromptSource, ToolSource
 from forestay.runs.spending import RunBudget
 from forestay.runs.state import MASK, Event, RunState, Said, check_reader
 from forestay.runs.types import Limits
@@ -44,6 +46,7 @@ EMITTED = (
     "agent.", "provider.usage", "prompt.composed", "model.capability.", "envelope.", "conversation.", "output.chunk",
     "log.appended", "cap.breached", "runOrchestrator.decided", "tool.session.", "memory.", "egress.decided",
     "budget.", "deployment.", "eval.", "connector.", "authorization.decided", "artifact.created",
+    "core.workflowChain.",
 )  # fmt: skip
 _UNDONE = frozenset({"variable.changed", "channel.written", "artifact.created"})
 
@@ -63,6 +66,8 @@ class Execution:
         self._moment = moment
         self._emits: dict[str, int] = {}
         self._waits = 0
+        self._memory: NodeMemory | None = None
+        self._http: NodeHttp | None = None
         self._writes: dict[str, Any] = {}
         self._pins: dict[str, int] = {}
         self._later: dict[str, Any] = {}  # results that are among `events` still
@@ -79,6 +84,7 @@ class Execution:
         self.inputs = node.inputs
         self.configurable = state.configurable
         self.agent = doc.agent
+        self.credential = doc.credentials_ref
 
     @property
     def live(self) -> bool:
@@ -114,6 +120,16 @@ class Execution:
         return self._state.decision
 
     @property
+    def decided(self) -> str | None:
+        """The id of the event that holds this decision."""
+        return self._state.decided
+
+    def leads_to(self, type_id: str) -> bool:
+        """Whether an edge leads from this node to one of this type."""
+        nodes = self._state.plan.nodes
+        return any(nodes[edge.target].doc.type_id == type_id for edge in nodes[self.node_id].outgoing)
+
+    @property
     def limits(self) -> Limits:
         return self._state.limits
 
@@ -130,18 +146,53 @@ class Execution:
     def models(self) -> MockModels:
         return _wired(self._actor.ports.models, "models")
 
+    def capabilities_of(self, model: Model) -> frozenset[str]:
+        """What a model is known to be capable of (RFC 0031)."""
+        known = self._actor.ports.capabilities_of
+        return frozenset() if known is None else known(model)
+
+    async def secret(self, credential_id: str) -> str:
+        """The value of a credential, where the host gives nodes any; it is in no record."""
+        value = await _wired(self._actor.ports.secrets, "secrets")(self.tenant, credential_id)
+        if value is None:
+            raise Problem("credential_unavailable", f"There is no credential {credential_id[:64]}.")
+        return value
+
     @property
     def tools(self) -> ToolSource:
         return _wired(self._actor.ports.tools, "tools")
 
     @property
-    def http(self) -> HttpConnector:
-        return _wired(self._actor.ports.http, "http")
+    def http(self) -> NodeHttp:
+        """Requests out, through the SSRF-safe connector."""
+        if self._http is None:
+            self._http = NodeHttp(self, _wired(self._actor.ports.http, "http"))
+        return self._http
+
+    @property
+    def prompts(self) -> PromptSource:
+        return _wired(self._actor.ports.prompts, "prompts")
+
+    @property
+    def has_prompts(self) -> bool:
+        return self._actor.ports.prompts is not None
+
+    @property
+    def untrusted(self) -> bool:
+        """Whether the run took in content that nobody vouches for: it may be in everything that nodes say since."""
+        return any((node.outputs or {}).get("contentTrust") == "untrusted" for node in self._state.nodes.values())
+
+    @property
+    def memory(self) -> NodeMemory:
+        """What is kept between runs."""
+        if self._memory is None:
+            self._memory = NodeMemory(self, _wired(self._actor.ports.memory, "memory"))
+        return self._memory
 
     def caller(self, key: str, provider: str = "node") -> Caller:
         identity = self.identity(key, provider)
         principal = self._state.owner.principal if self._state.owner else None
-        return Caller(self.tenant, self.run_id, self.node_id, identity, principal, self)
+        return Caller(self.tenant, self.run_id, self.node_id, identity, principal, self, self.workflow_id)
 
     def identity(self, key: str, provider: str) -> str:
         """The effect's identity, the same on every attempt (F1)."""
@@ -175,6 +226,14 @@ class Execution:
     def workflow_id(self) -> str:
         return self._state.plan.workflow.id
 
+    @property
+    def workflow_name(self) -> str:
+        return self._state.plan.workflow.name
+
+    @property
+    def workflow_defaults(self) -> dict[str, Any] | None:
+        return self._state.plan.workflow.defaults
+
     async def budget(self) -> RunBudget | None:
         """The ceilings of the root run and what its log says was used; None when nothing limits it."""
         if self.root == self.run_id:
@@ -199,14 +258,20 @@ class Execution:
     # What it can say
 
     def _record(
-        self, type: str, payload: dict[str, Any], private: dict[str, Any] | None = None, place: str = ""
+        self,
+        type: str,
+        payload: dict[str, Any],
+        private: dict[str, Any] | None = None,
+        place: str = "",
+        cause: str | None = None,
+        id: str = "",
     ) -> str:
         """Keep an event for the log, unless an earlier execution put it there (X1). Its mark in the log."""
         scope = self._prefix + _SCOPE.get() + place
         count = self._emits[scope] = self._emits.get(scope, 0) + 1
         mark = f"{scope}{count}"
         if not self._has_said(mark, type, payload):
-            self.events.append(Event(type, payload, self.node_id, {**(private or {}), "emit": mark}))
+            self.events.append(Event(type, payload, self.node_id, {**(private or {}), "emit": mark}, cause, id))
         return mark
 
     def _has_said(self, mark: str, type: str, payload: dict[str, Any]) -> bool:
@@ -215,11 +280,17 @@ class Execution:
             return said is not None
         return said.type == type and (type in _UNDONE or said.payload == payload)
 
-    def emit(self, type: str, payload: dict[str, Any], place: str = "") -> None:
-        """Say `type` in the run's log. What is said under a `place` of its own is counted apart (X1)."""
+    def emit(self, type: str, payload: dict[str, Any], place: str = "", cause: str | None = None) -> str:
+        """Say `type` in the run's log; the event's id. What is said under a `place` of its own is counted apart (X1).
+        `cause` is the id of the event that led to this one."""
         if not type.startswith(EMITTED) and not _VENDOR.fullmatch(type):
             raise Problem("schema_mismatch", f"A node cannot emit {type!r}.", fix="Prefix it with a vendor's name.")
-        self._record(type, plain(payload), place=place)
+        id, before = self._actor.new_id(""), len(self.events)
+        mark = self._record(type, plain(payload), place=place, cause=cause, id=id)
+        if len(self.events) > before:
+            return id
+        said: Said = self._node.memo[f"emit:{mark}"]
+        return said.id
 
     def log(self, level: str, message: str, **fields: Any) -> None:
         payload: dict[str, Any] = {"level": level, "message": message, "nodeId": self.node_id}
@@ -334,12 +405,13 @@ class Execution:
         return outcome
 
     def along(self, append: Append) -> None:
-        """Write `append` together with what this execution says next. Two for one stream become one."""
-        for at, other in enumerate(self.appends):
-            if other.stream == append.stream:
-                self.appends[at] = Append(other.stream, (*other.drafts, *append.drafts), other.expect)
-                return
-        self.appends.append(append)
+        """Write `append` together with what this execution says next."""
+        along(self.appends, append)
+
+    async def write(self, append: Append) -> None:
+        """Write `append` now, together with what this execution has to say."""
+        self.along(append)
+        await self.flush()
 
     def take(self) -> list[Event]:
         events, self.events = self.events, []
@@ -411,27 +483,43 @@ class Execution:
         return await self.interrupt("external-event", data, timeout_ms=timeout_ms, default=default)
 
     async def child(
-        self, workflow_id: str, inputs: dict[str, Any], *, key: str, cause: str, propagate: bool = True
+        self,
+        workflow_id: str,
+        inputs: dict[str, Any],
+        *,
+        key: str,
+        cause: str,
+        propagate: bool = True,
+        unset: Sequence[str] = (),
+        started: Callable[[str], object] | None = None,
     ) -> dict[str, Any]:
-        """Run another workflow and wait for its end: `{status, outputs, variables, error, runId}`."""
+        """Run another workflow and wait for its end: `{status, outputs, variables, error, runId}`. Its variables in
+        `unset` get no value. `started` may say something about the child with its start; it is given the run's id."""
         name = self._prefix + key
         if f"ended:{name}" in self._node.memo:
             return self._node.memo[f"ended:{name}"]  # type: ignore[no-any-return]
         if f"child:{name}" in self._node.memo:
             raise Parked(lambda state: Outcome(self.take()))
         start = await self._actor.new_child(
-            self, name, workflow_id, inputs, cause=cause, wait=True, propagate=propagate
+            self, name, workflow_id, inputs, cause=cause, wait=True, propagate=propagate, unset=unset, started=started
         )
         raise Parked(start)
 
     async def start_child(
-        self, workflow_id: str, inputs: dict[str, Any], *, key: str, cause: str, detached: bool = False
+        self,
+        workflow_id: str,
+        inputs: dict[str, Any],
+        *,
+        key: str,
+        cause: str,
+        detached: bool = False,
+        unset: Sequence[str] = (),
     ) -> str:
         """Start a child without waiting; `ended` gives its result later. The child's run id."""
         name = self._prefix + key
         if f"child:{name}" not in self._node.memo:
             start = await self._actor.new_child(
-                self, name, workflow_id, inputs, cause=cause, wait=False, propagate=True, detached=detached
+                self, name, workflow_id, inputs, cause=cause, wait=False, propagate=True, detached=detached, unset=unset
             )
             await self._actor.post(start)
         return self._node.memo[f"child:{name}"]  # type: ignore[no-any-return]

@@ -4,6 +4,7 @@ of that end (T5)."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from forestay.kernel import Problem
@@ -16,7 +17,7 @@ from forestay.runs.outcome import Make, Outcome
 from forestay.runs.requests import check_child
 from forestay.runs.run_clock import Kin, kin_of
 from forestay.runs.secrets import inside
-from forestay.runs.state import Event, RunState
+from forestay.runs.state import WITH_PARENT, Event, RunState
 
 if TYPE_CHECKING:
     from forestay.runs.engine import Engine
@@ -52,8 +53,11 @@ class Family:
         wait: bool,
         propagate: bool,
         detached: bool = False,
+        unset: Sequence[str] = (),
+        started: Callable[[str], object] | None = None,
     ) -> Make:
-        """The command that starts a child in the append that says so (G4)."""
+        """The command that starts a child in the append that says so (G4); the variables in `unset` get no value, not
+        even their own default. What the node says in `started` goes into the same append."""
         engine = self._engine
         state = parent.state
         stored = await engine.workflows.latest(workflow_id, execution.tenant)
@@ -71,6 +75,8 @@ class Family:
             link["propagate"] = False
         if detached:
             link["detached"] = True
+        if unset:
+            link["unset"] = list(unset)
         if (kin := kin_of(state)) != root:
             link["kin"] = kin
         event = engine.started_event(
@@ -104,8 +110,11 @@ class Family:
                 self.kin.join(parent)
                 engine.adopt(child)
 
+            said = execution.take()
+            if started is not None:
+                started(child_id)
             return Outcome(
-                [*execution.take(), told],
+                [*said, told, *execution.take()],
                 child_id,
                 [append, *execution.take_appends()],
                 begin,
@@ -195,7 +204,7 @@ class Family:
         link = state.parent
         if state.ended is not None or link is None or link["runId"] != parent.run_id or link.get("propagate") is False:
             return Outcome([])
-        reason = {"cancelled": "parent-cancelled", None: "parent-node-ended"}.get(parent.ended, "parent-ended")
+        reason = {"cancelled": WITH_PARENT, None: "parent-node-ended"}.get(parent.ended, "parent-ended")
         now = engine.clock.now_ms()
         return Outcome(decider.cancel_run(state, now, reason, None, parent.run_id))
 
@@ -218,11 +227,11 @@ class Family:
         engine = self._engine
         state = actor.state
         for child_id in list(state.children):
-            child = await engine.find(child_id)
+            child = await engine.relative(child_id)
             if isinstance(child, RunState):
                 await self._tell(state.run_id, child)
         self.leave(actor)
         if state.parent is not None and not state.parent.get("detached"):
-            parent = await engine.find(state.parent["runId"])
+            parent = await engine.relative(state.parent["runId"])
             if isinstance(parent, RunState):
                 await self._leave(state.run_id, parent, parent.at)

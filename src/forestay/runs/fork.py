@@ -5,16 +5,20 @@
 - K3  A replay performs nothing: it decides again and runs pure code again, compares with the log, and takes every
       fact (effects, answers, children, timers, commands) from it.
 - K4  A difference is reported once per place as `replay.diverged`; the recorded history stands.
+- K5  A branch in the middle of a node that had read from memory is refused when an entry of it is gone: the node would
+      go on with another memory than it had (RFC 0039 §B).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from forestay.kernel import Append, Draft, Problem, Record
 from forestay.runs.engine import Engine, fork_origin
 from forestay.runs.evolve import evolve, fold
 from forestay.runs.log import FORK, PRIVATE, STANDING, standing_of, stream_of, to_draft, to_event
+from forestay.runs.ports import Caller
 from forestay.runs.replay import Replay
 from forestay.runs.requests import check_overlay
 from forestay.runs.secrets import masked
@@ -47,6 +51,7 @@ async def fork_run(
     if request.mode == "replay":
         events = await Replay(engine, state, fork, records[start:]).run()
     else:
+        await _check_memory(engine, state, start)
         events = _branch(engine, state, fork, records[0], overlay)
     owner = engine.next_owner
     await _write(engine, state, fork, history, events, owner)
@@ -76,6 +81,27 @@ def _check(request: ForkRequest, length: int) -> int:
     if start >= length:
         raise Problem("replay_out_of_range", f"The log ends at {length - 1}.", fromSeq=start, lastSequence=length - 1)
     return start
+
+
+async def _check_memory(engine: Engine, state: RunState, start: int) -> None:
+    """Refuse when a node that is under way has read what the memory does not have any more (K5)."""
+    read = {name: sorted(set(_read_ids(state.nodes[name].memo))) for name in state.active}
+    for name, ids in read.items():
+        if not ids or engine.ports.memory is None or state.owner is None:
+            continue
+        caller = Caller(state.owner.tenant, state.run_id, name, "")
+        if len(await engine.ports.memory.read(caller, None, ids)) < len(ids):
+            message = f"The node {name} had read entries of the memory that are forgotten now."
+            raise Problem("replay_memory_unavailable", message, fromSeq=start, nodeId=name)
+
+
+def _read_ids(memo: dict[str, Any]) -> Iterator[str]:
+    """The ids of the entries that a node's recorded effects read: a list of them, or what an agent recalled."""
+    for key, result in memo.items():
+        if key.startswith("effect:") and key.endswith("-list") and "memory/" in key:
+            yield from result
+        elif key.startswith("effect:") and isinstance(result, dict):
+            yield from (id for id in result.get("recalled") or () if id.startswith("mem_"))  # not a task's own memory
 
 
 def _copied(record: Record, fork: dict[str, Any] | None) -> Draft:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -26,23 +27,39 @@ _DARK = {
 }
 
 
-def svg(document: Mapping[str, Any], status: Mapping[str, str] | None = None, *, alone: bool = False) -> str:
-    """The picture; `alone` when it is a file of its own, which has colours for light and for dark."""
+def svg(
+    document: Mapping[str, Any],
+    status: Mapping[str, str] | None = None,
+    *,
+    alone: bool = False,
+    link: Callable[[str], str] | None = None,
+) -> str:
+    """The picture; `alone` when it is a file of its own, which has colours for light and for dark. `link` gives the
+    address that a node leads to."""
     nodes = {str(node["id"]): node for node in nodes_of(document)}
     edges = edges_of(document)
-    laid = graph_layout.layout(list(nodes), [graph_layout.Edge(one.source, one.target, one.loopback) for one in edges])
+    laid = _laid(tuple(nodes), tuple(graph_layout.Edge(one.source, one.target, one.loopback) for one in edges))
     lines = [_line(edge, path) for edge, path in zip(edges, laid.paths, strict=True) if path is not None]
     labels, width = _labels(edges, laid)
     boxes = [_box(node, laid.boxes[name], (status or {}).get(name, "")) for name, node in nodes.items()]
+    if link is not None:
+        boxes = [f'<a href="{escape(link(name))}">{box}</a>' for name, box in zip(nodes, boxes, strict=True)]
     title = escape(short(str(document.get("name") or document.get("id") or "workflow"), 120))
     size = f'viewBox="0 0 {width} {laid.height}" width="{width}" height="{laid.height}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
-        f'class="graph" role="img" aria-label="{title}" font-family="system-ui, sans-serif">'
+        f'class="graph" role="{"img" if link is None else "group"}" aria-label="{title}" '
+        'font-family="system-ui, sans-serif">'
         f"<title>{title}</title>{_style() if alone else ''}"
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         f'<path d="M0 0 L8 4 L0 8 z" fill="#6b7680"/></marker></defs>{"".join(lines + boxes + labels)}</svg>\n'
     )
+
+
+@lru_cache(maxsize=64)
+def _laid(names: tuple[str, ...], edges: tuple[graph_layout.Edge, ...]) -> graph_layout.Layout:
+    """The same nodes and edges lie in the same places, whatever states a run gives them."""
+    return graph_layout.layout(names, edges)
 
 
 def _style() -> str:

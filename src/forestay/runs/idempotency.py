@@ -7,7 +7,8 @@ Invariants:
 - K3  400, 401, 403, 429 and 5xx are not kept: a retry is executed.
 - K4  A claim outlives a crash with the id it reserved; the process that takes it over uses the same id, so that what
       was created before the crash is found and not created again. So does the same request after one that broke off
-      or failed: how far that one came, nobody knows.
+      or failed: how far that one came, nobody knows. A claim is taken over when its lease is over, and sooner when its
+      process is known to be gone.
 - K5  The caller's key is not on disk: the stream's name is a hash of (tenant, operation, key).
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import msgspec
@@ -25,6 +27,7 @@ from forestay.kernel import Clock, Draft, Ids, Ledger, Problem, Record
 
 KEEP_MS = 24 * 3600 * 1000
 LEASE_MS = 30_000
+GRACE_MS = 5_000  # a process that began so long ago and is not among the living is gone
 _ATTEMPTS = 8
 
 
@@ -51,15 +54,22 @@ def is_final(status: int) -> bool:
     return status < 500 and status not in (400, 401, 403, 429)
 
 
-class Idempotency:
-    """The answers of one host, on its ledger. `owner` names this process; `key` seals sensitive bodies."""
+Living = Callable[[], Awaitable[Collection[str]]]
 
-    def __init__(self, ledger: Ledger, clock: Clock, ids: Ids, *, owner: str, key: bytes) -> None:
+
+class Idempotency:
+    """The answers of one host, on its ledger. `owner` names this process; `key` seals sensitive bodies. `living` gives
+    the owners that are there now, where several processes share the ledger."""
+
+    def __init__(
+        self, ledger: Ledger, clock: Clock, ids: Ids, *, owner: str, key: bytes, living: Living | None = None
+    ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._ids = ids
         self._owner = owner
         self._cipher = AESGCM(key)
+        self._living = living
         self._held: set[str] = set()
 
     async def begin(self, tenant: str, operation: str, key: str, digest: str) -> Claim | Reply:
@@ -81,7 +91,7 @@ class Idempotency:
                 if problem.key != "ledger_conflict":
                     raise
                 last = (await self._ledger.read(stream, 0, 1, reverse=True))[0]
-                reply = self._decide(last, stream, digest)
+                reply = self._decide(last, stream, digest, gone=await self._is_gone(last))
                 if reply is not None:
                     return reply
                 continue
@@ -89,7 +99,15 @@ class Idempotency:
             return Claim(stream, expect + 1, reserved, digest)
         raise _in_flight()
 
-    def _decide(self, last: Record, stream: str, digest: str) -> Reply | None:
+    async def _is_gone(self, last: Record) -> bool:
+        """Whether the process that has a claim is dead, though its lease is not over (K4)."""
+        if self._living is None or last.type != "idempotency.begun":
+            return False
+        if self._clock.now_ms() < last.payload["leaseUntil"] - LEASE_MS + GRACE_MS:
+            return False
+        return last.payload["owner"] not in await self._living()
+
+    def _decide(self, last: Record, stream: str, digest: str, *, gone: bool) -> Reply | None:
         """What the last record means for a request with `digest`: an answer, a refusal, or None: it may try."""
         now = self._clock.now_ms()
         if last.type == "idempotency.released":
@@ -103,7 +121,7 @@ class Idempotency:
         if last.payload["digest"] != digest:
             raise _mismatch()
         mine = last.payload["owner"] == self._owner
-        if (mine and stream in self._held) or (not mine and last.payload["leaseUntil"] > now):
+        if (mine and stream in self._held) or (not mine and not gone and last.payload["leaseUntil"] > now):
             raise _in_flight()
         return None
 

@@ -5,6 +5,8 @@
 - I2  When the owner is gone before it answered, the next owner is asked, and told who was asked before. When it has the
       run it looks whether one of them answered: from then on none of them can (K5).
 - I3  An owner that comes back under its name answers what it was asked shortly before, unless somebody has.
+- I4  Who asks may see another owner for a moment, and ask the same process again while it has the first question under
+      way. It is one command: in the run's turn the second task finds what the first one did.
 
 The owner's inbox is a stream: `command.asked` by anybody, `command.answered` with the place of the question.
 """
@@ -13,15 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forestay.kernel import Append, Draft, Problem, Record
+from forestay.kernel import Append, Clock, Draft, Problem, Record
 from forestay.runs.actor import RunActor
 from forestay.runs.commands import Command
-from forestay.runs.outcome import Outcome
+from forestay.runs.outcome import Outcome, along
 from forestay.runs.state import RunState
 
 if TYPE_CHECKING:
@@ -64,12 +66,45 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.result
 
 
+class Deed:
+    """A command while tasks of this process carry it out; `tasks` counts them (I4).
+
+    It counts as done while the actor is there that did it. When that one is lost, the log tells what was done (I2).
+    """
+
+    __slots__ = ("answer", "by", "tasks")
+
+    def __init__(self) -> None:
+        self.by: RunActor | RunState | None = None
+        self.answer = Answer()
+        self.tasks = 0
+
+    def do(self, asked: Asked, run: RunActor | RunState, state: RunState, clock: Clock) -> Outcome:
+        """Do it in the run's turn, unless it is done there; the answer goes to every place that it was asked at."""
+        if self.by is run:
+            outcome = Outcome([], self.answer.unpack())
+        else:
+            outcome = self._first(asked.command, run, state, clock)
+        outcome.appends.extend(_answers(Answer(outcome.result), asked.earlier))
+        return outcome
+
+    def _first(self, command: Command, run: RunActor | RunState, state: RunState, clock: Clock) -> Outcome:
+        try:
+            outcome = command.make(state, clock)
+        except Problem as problem:
+            self.by, self.answer = run, Answer(problem=_packed(problem))
+            raise
+        self.by, self.answer = run, Answer(outcome.result)
+        return outcome
+
+
 class Inbox:
     """The commands of one engine's callers, and those that other processes ask of it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._under_way: set[int] = set()  # questions that are being answered
+        self._deeds: dict[Place, Deed] = {}  # by the first place that each was asked at
 
     # Asking
 
@@ -83,13 +118,14 @@ class Inbox:
                 if answer is not None:
                     return answer.unpack()
                 continue
-            if (known := await self._known(earlier)) is not None:
-                return known.unpack()
-            try:
-                return (await self._carry_out(found, Asked(run_id, command, earlier))).unpack()
-            except Problem as problem:
-                if problem.key != "ledger_conflict" or attempt == _ATTEMPTS - 1:
-                    raise
+            with self._deed(earlier) as deed:
+                if (known := await self._known(earlier)) is not None:
+                    return known.unpack()
+                try:
+                    return (await self._carry_out(found, Asked(run_id, command, earlier), deed)).unpack()
+                except Problem as problem:
+                    if problem.key != "ledger_conflict" or attempt == _ATTEMPTS - 1:
+                        raise
         raise Problem("unavailable", "The run changes its owner again and again.", retry_after_ms=1000, runId=run_id)
 
     def _is_elsewhere(self, found: RunActor) -> bool:
@@ -131,13 +167,23 @@ class Inbox:
 
     # Carrying out
 
-    async def _carry_out(self, found: RunActor | RunState, asked: Asked) -> Answer:
+    @contextlib.contextmanager
+    def _deed(self, places: Sequence[Place]) -> Iterator[Deed]:
+        """What the tasks of one command share: those whose first place is the same (I4)."""
+        deed = self._deeds.setdefault(places[0], Deed()) if places else Deed()
+        deed.tasks += 1
+        try:
+            yield deed
+        finally:
+            deed.tasks -= 1
+            if places and not deed.tasks:
+                del self._deeds[places[0]]
+
+    async def _carry_out(self, found: RunActor | RunState, asked: Asked, deed: Deed) -> Answer:
         """Do the command, and answer it wherever it was asked, in one transaction (I1)."""
 
         def make(state: RunState) -> Outcome:
-            outcome = asked.command.make(state, self._engine.clock)
-            outcome.appends.extend(_answers(Answer(outcome.result), asked.earlier))
-            return outcome
+            return deed.do(asked, found, state, self._engine.clock)
 
         try:
             if isinstance(found, RunActor):
@@ -192,15 +238,16 @@ class Inbox:
 
     async def _take(self, place: Place, record: Record) -> None:
         asked = msgspec.convert(record.attrs["asked"], Asked)
-        asked = msgspec.structs.replace(asked, earlier=[place, *asked.earlier])
+        asked = msgspec.structs.replace(asked, earlier=[*asked.earlier, place])
         try:
-            answer = await self._own_answer(asked)
+            with self._deed(asked.earlier) as deed:
+                answer = await self._own_answer(asked, deed)
             if answer is not None:
                 await self._engine.ledger.commit(*_answers(answer, [place]))
         finally:
             self._under_way.discard(record.seq)
 
-    async def _own_answer(self, asked: Asked) -> Answer | None:
+    async def _own_answer(self, asked: Asked, deed: Deed) -> Answer | None:
         """What is still to be told to who asked; None when it is told."""
         for _ in range(_ATTEMPTS):
             found = await self._engine.find(asked.run_id)
@@ -209,7 +256,7 @@ class Inbox:
             if (known := await self._known(asked.earlier)) is not None:
                 return known
             try:
-                await self._carry_out(found, asked)
+                await self._carry_out(found, asked, deed)
                 return None
             except Problem as problem:
                 if problem.key != "ledger_conflict":
@@ -219,7 +266,10 @@ class Inbox:
 
 def _answers(answer: Answer, places: Sequence[Place]) -> list[Append]:
     said = {"answer": msgspec.to_builtins(answer)}
-    return [Append(place.stream, [Draft("command.answered", {"to": place.seq}, said)]) for place in places]
+    appends: list[Append] = []
+    for place in places:
+        along(appends, Append(place.stream, [Draft("command.answered", {"to": place.seq}, said)]))
+    return appends
 
 
 def _packed(problem: Problem) -> dict[str, Any]:

@@ -85,6 +85,9 @@ def check_open(asked: InterruptState, now: int) -> None:
     check_expired(asked, now)
     if asked.status == "resolved":
         raise Problem("interrupt_already_resolved", "This question has its answer already.", interruptId=asked.id)
+    if asked.withdrawn:
+        message = "The run that asked was cancelled with the run that had started it."
+        raise Problem("interrupt_expired", message, interruptId=asked.id)
     if asked.status == "cancelled":
         raise Problem("interrupt_cancelled", "The run has ended; there is nothing to answer.", interruptId=asked.id)
 

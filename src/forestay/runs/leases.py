@@ -17,6 +17,8 @@ from forestay.runs.log import ENGINES
 AHEAD_MS = 60_000
 """A run that time moves within this is taken up: its timer is then in memory."""
 NOBODY = ""
+FLEET = "fleet"
+"""The stream of processes that joined, left, lapsed and took over."""
 _MOST = 10_000  # runs that one look finds
 _TIDY_EVERY = 240  # looks
 _AT_ONCE = 64  # runs that one look claims: the others have their share
@@ -122,9 +124,10 @@ class SharedLeases:
 
     shared = True
 
-    def __init__(self, workers: Workers, clock: Clock) -> None:
+    def __init__(self, workers: Workers, clock: Clock, ledger: Ledger) -> None:
         self._workers = workers
         self._clock = clock
+        self._ledger = ledger
         self._beats: asyncio.Queue[Beat] = asyncio.Queue()
         self._looks = 0
 
@@ -135,13 +138,17 @@ class SharedLeases:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._beats.put_nowait, beat)
 
-        return await self._ask(lambda: self._workers.start(told))
+        epoch = await self._ask(lambda: self._workers.start(told))
+        await self._say("worker.joined", epoch=epoch)
+        return epoch
 
     async def hold(self, lapsed: Callable[[], Awaitable[None]]) -> None:
         while await self._beats.get() != "replaced":
+            await self._say("worker.lapsed")
             await lapsed()
 
     async def leave(self) -> None:
+        await self._say("worker.left")
         with contextlib.suppress(Problem):  # the database is away: then the lease runs out
             await self._ask(self._workers.leave)
 
@@ -149,22 +156,32 @@ class SharedLeases:
         time = self._clock.now_ms() + AHEAD_MS
         self._looks += 1
 
-        def look() -> list[str]:
-            if room > 0:
-                self._workers.claim(time, min(room, _AT_ONCE))
+        def look() -> tuple[dict[str, int], list[str]]:
+            taken = self._workers.claim(time, min(room, _AT_ONCE)) if room > 0 else {}
             if self._looks % _TIDY_EVERY == 0:
                 self._workers.tidy()
-            return self._workers.due(time, _MOST)
+            return taken, self._workers.due(time, _MOST)
 
-        return await self._ask(look)
+        taken, found = await self._ask(look)
+        for before, count in taken.items():
+            await self._say("worker.took_over", before=before, runs=count)
+        return found
 
     async def carrier(self, run_id: str, *, take: bool) -> Carrier:
         if not take:
             return Carrier(await self._ask(lambda: self._workers.owner(run_id)))
-        return Carrier(*await self._ask(lambda: self._workers.take(run_id)))
+        name, before = await self._ask(lambda: self._workers.take(run_id))
+        if before:
+            await self._say("worker.took_over", before=before, runs=1)
+        return Carrier(name, before is not None)
 
     async def kept(self, run_ids: Collection[str]) -> set[str]:
         return await self._ask(lambda: self._workers.kept(run_ids))
+
+    async def _say(self, type: str, **fields: object) -> None:
+        """Tell of the fleet what people want to know afterwards; nothing depends on it."""
+        with contextlib.suppress(Problem):
+            await self._ledger.append(FLEET, [Draft(type, {"name": self._workers.name, **fields})])
 
     async def _ask(self, work: Callable[[], T]) -> T:
         with outside_work(asyncio.get_running_loop()):

@@ -97,6 +97,8 @@ def standing_of(state: RunState, instance: str) -> dict[str, Any]:
         standing["w"] = wake
     if state.busy:
         standing["b"] = 1
+    if asks := state.open_questions:
+        standing["q"] = asks
     link = state.parent
     if link is not None and not link.get("detached"):
         standing["d"] = link.get("depth", 1)
@@ -140,66 +142,79 @@ QUEUE = Queue(
 (T5), and a child's end reaches its parent without leaving the process."""
 
 
+_ASKING = ("waiting-approval", "waiting-input", "waiting-external")  # until 0.3 a standing had no number of questions
+
+
 class RunsProjection:
     """One row a run. `busy` and `wake` are what a sweep needs to find work after a restart."""
 
     name = "runs"
-    version = 4
+    version = 5
     prefix = PREFIX
     schema = """
         CREATE TABLE runs (
             run_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, workflow_id TEXT NOT NULL, status TEXT NOT NULL,
             own TEXT NOT NULL, waits BIGINT NOT NULL, attached BIGINT NOT NULL, scope_id TEXT, parent TEXT, source TEXT,
             tags TEXT NOT NULL, created BIGINT NOT NULL, updated BIGINT NOT NULL, ended BIGINT, error TEXT, wake BIGINT,
-            busy BIGINT NOT NULL, instance TEXT, root TEXT NOT NULL
+            busy BIGINT NOT NULL, instance TEXT, root TEXT NOT NULL,
+            asks BIGINT NOT NULL
         );
         CREATE INDEX runs_tenant ON runs (tenant, run_id);
         CREATE INDEX runs_status ON runs (tenant, status);
         CREATE INDEX runs_wake ON runs (wake) WHERE wake IS NOT NULL;
         CREATE INDEX runs_busy ON runs (run_id) WHERE busy = 1;
         CREATE INDEX runs_parent ON runs (parent) WHERE parent IS NOT NULL;
+        CREATE INDEX runs_asks ON runs (tenant) WHERE asks > 0;
         CREATE INDEX runs_root ON runs (root) WHERE ended IS NULL;
         CREATE TABLE run_tags (tag TEXT NOT NULL, run_id TEXT NOT NULL, PRIMARY KEY (tag, run_id));
         CREATE INDEX run_tags_of ON run_tags (run_id)
     """
 
     def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
-        run_id = records[0].stream[len(PREFIX) :]
+        run_id, told = records[0].stream[len(PREFIX) :], records[0].seq > 0
         for record in records:
             if record.seq == 0:
-                _insert(tx, run_id, record)
+                _insert(tx, run_id, record, next((item for item in records if STANDING in item.attrs), record))
             if record.type == "forestay.run.forked" and (tags := overlaid_tags(record)) is not None:
                 tx.execute("UPDATE runs SET tags = ? WHERE run_id = ?", (canonical.encode(tags).decode(), run_id))
                 tx.execute("DELETE FROM run_tags WHERE run_id = ?", (run_id,))
                 _tag(tx, run_id, tags)
             if (standing := record.attrs.get(STANDING)) is not None:
-                _stand(tx, run_id, record.ts, standing)
+                if told:  # the first one of a new run went in with it
+                    sets = ", ".join(f"{column} = ?" for column in _STANDS)
+                    tx.execute(f"UPDATE runs SET {sets} WHERE run_id = ?", (*_columns(record), run_id))  # noqa: S608
+                told = True
+                _tell_relatives(tx, run_id, standing)
 
 
-def _stand(tx: Transaction, run_id: str, ts: int, standing: dict[str, Any]) -> None:
-    status, waits = standing["st"], standing.get("c", 0)
-    tx.execute(
-        "UPDATE runs SET status = ?, own = ?, waits = ?, updated = ?, ended = ?, error = ?, wake = ?, busy = ?, "
-        "instance = ? WHERE run_id = ?",
-        (
-            status,
-            status,
-            waits,
-            ts,
-            ts if status in TERMINAL else None,
-            standing.get("e"),
-            standing.get("w"),
-            standing.get("b", 0),
-            standing["i"],
-            run_id,
-        ),
+_STANDS = ("status", "own", "waits", "updated", "ended", "error", "wake", "busy", "instance", "asks")
+
+
+def _columns(record: Record) -> tuple[Any, ...]:
+    """What a record says of a run's standing, as `_STANDS` names it; a run that says nothing is to be taken up."""
+    standing = record.attrs.get(STANDING, {"st": "pending", "b": 1, "i": None})
+    status = standing["st"]
+    return (
+        status,
+        status,
+        standing.get("c", 0),
+        record.ts,
+        record.ts if status in TERMINAL else None,
+        standing.get("e"),
+        standing.get("w"),
+        standing.get("b", 0),
+        standing["i"],
+        standing.get("q", int(status in _ASKING)),
     )
+
+
+def _tell_relatives(tx: Transaction, run_id: str, standing: dict[str, Any]) -> None:
     if "p" in standing:  # the parent is told in the transaction that ends its child
         tx.execute("UPDATE runs SET busy = 1 WHERE run_id = ? AND ended IS NULL", (standing["p"],))
     if "k" in standing:  # and open children that their parent is gone
         tx.execute("UPDATE runs SET busy = 1 WHERE parent = ? AND ended IS NULL", (run_id,))
-    if waits:
-        tx.execute(_WAIT_AS_CHILDREN.format("?"), (run_id,))  # its own row is held by the UPDATE above
+    if "c" in standing:
+        tx.execute(_WAIT_AS_CHILDREN.format("?"), (run_id,))  # its own row is held by what was written of it
     above = "?"
     for _ in range(standing.get("d", 0)):
         above = f"(SELECT parent FROM runs WHERE run_id = {above})"  # noqa: S608 - the words are ours
@@ -207,12 +222,16 @@ def _stand(tx: Transaction, run_id: str, ts: int, standing: dict[str, Any]) -> N
         tx.execute(_WAIT_AS_CHILDREN.format(above), (run_id,))
 
 
-def _insert(tx: Transaction, run_id: str, record: Record) -> None:
+def _insert(tx: Transaction, run_id: str, record: Record, stands: Record) -> None:
+    """A new run, standing as another record says that is written with its first one; in one statement, because each
+    change of a standing changes indexes."""
     payload: dict[str, Any] = record.payload
     fork = record.attrs.get(FORK)
     parent = payload.get("parent") if fork is None else None
+    columns = ("run_id", "tenant", "workflow_id", "attached", "scope_id", "parent", "source", "tags", "created", "root")
+    names, places = ", ".join((*columns, *_STANDS)), ", ".join("?" * len(columns + _STANDS))
     tx.execute(
-        "INSERT INTO runs VALUES (?, ?, ?, 'pending', 'pending', 0, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, 1, NULL, ?)",
+        f"INSERT INTO runs ({names}) VALUES ({places})",  # noqa: S608 - the words are ours
         (
             run_id,
             payload.get("owner", {}).get("tenant", ""),
@@ -223,8 +242,8 @@ def _insert(tx: Transaction, run_id: str, record: Record) -> None:
             fork["source"] if fork else None,
             canonical.encode(payload.get("tags", [])).decode(),
             fork["at"] if fork else record.ts,
-            record.ts,
             (parent.get("root") or parent["runId"]) if parent else run_id,
+            *_columns(stands),
         ),
     )
     _tag(tx, run_id, payload.get("tags", []))

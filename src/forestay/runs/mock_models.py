@@ -1,7 +1,8 @@
 """Mock providers: answers that a caller writes down beforehand, through the same door as a model's (OpenWOP §2).
 
 - P1  A run names one in `configurable.mockProvider`; only test keys may (`mock_provider_forbidden`).
-- P2  The provider `mock` plays a program by node, staged through the sample seam; without the seams there is none.
+- P2  The provider `mock`, or a model `mock:…`, plays a program by node, staged through the sample seam; without the
+      seams there is none.
 - P3  Every other request goes on to the host's own models.
 """
 
@@ -86,9 +87,9 @@ class MockModels:
             return _Mock(
                 str(config.get("model", mock["id"])), lambda messages, params: _played(mock["id"], config, messages)
             )
-        if self._may_program and provider == "mock":
+        if self._may_program and (provider == "mock" or (name or "").startswith("mock:")):
             program = self._programs.setdefault((caller.tenant, caller.node_id), _Program([]))
-            return _Mock(name or "mock", lambda messages, params: program.play(params))
+            return _Mock((name or "mock").removeprefix("mock:"), lambda messages, params: program.play(params))
         if self._models is None:
             raise Problem("capability_not_provided", "This host has no models.", requiredCapability="models")
         return self._models.chosen(provider, name)

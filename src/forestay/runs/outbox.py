@@ -17,6 +17,7 @@ from forestay.runs.types import TERMINAL_EVENTS
 
 # What a run's `callbackUrl` is told: questions for people, and the end.
 CALLBACK_EVENTS = frozenset({"node.suspended", *TERMINAL_EVENTS})
+_BEGINNINGS = frozenset({"run.started", "forestay.run.forked"})  # they say who the run's events are for
 # The same event for the same receiver has the same id, however often it is sent.
 _DELIVERY = "'whd_' || substr(digest({0}, r.run_id, ?), 1, 24)"
 _DUE = "CAST(? AS BIGINT), CAST(? AS TEXT)"
@@ -70,15 +71,38 @@ class Outbox:
     def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
         family, _, name = records[0].stream.partition("/")
         if family == "run":
-            for record in records:
-                _run_event(tx, name, record)
+            _run_events(tx, name, records)
         elif family == "webhook":
             for record in records:
                 if (handler := _HANDLERS.get(record.type)) is not None:
                     handler(tx, name, record)
 
 
-def _run_event(tx: Transaction, run_id: str, record: Record) -> None:
+def _run_events(tx: Transaction, run_id: str, records: Sequence[Record]) -> None:
+    """Put what webhooks are owed into the outbox, by one statement for all records between two that change who is."""
+    owed: list[tuple[Any, ...]] = []
+    for record in records:
+        if record.type in _BEGINNINGS:
+            _deliver(tx, owed)
+            _begin(tx, run_id, record)
+        due = (str(record.seq), record.seq, record.type, record.ts, run_id, record.ts)
+        owed.append((*due, record.type))
+        if record.type in CALLBACK_EVENTS:
+            tx.execute(_TO_CALLBACK, due)
+        if record.type in TERMINAL_EVENTS:
+            _deliver(tx, owed)
+            tx.execute("DELETE FROM webhook_runs WHERE run_id = ?", (run_id,))
+            tx.execute("DELETE FROM webhook_run_tags WHERE run_id = ?", (run_id,))
+    _deliver(tx, owed)
+
+
+def _deliver(tx: Transaction, owed: list[tuple[Any, ...]]) -> None:
+    if owed:
+        tx.executemany(_TO_WEBHOOKS, owed)
+        owed.clear()
+
+
+def _begin(tx: Transaction, run_id: str, record: Record) -> None:
     if record.type == "run.started":
         payload = record.payload
         tenant, since = (payload.get("owner") or {}).get("tenant", ""), (record.attrs.get(FORK) or {}).get("at", 0)
@@ -90,13 +114,6 @@ def _run_event(tx: Transaction, run_id: str, record: Record) -> None:
     if record.type == "forestay.run.forked" and (tags := overlaid_tags(record)) is not None:
         tx.execute("DELETE FROM webhook_run_tags WHERE run_id = ?", (run_id,))
         _tag(tx, run_id, tags)
-    owed = (str(record.seq), record.seq, record.type, record.ts, run_id, record.ts)
-    tx.execute(_TO_WEBHOOKS, (*owed, record.type))
-    if record.type in CALLBACK_EVENTS:
-        tx.execute(_TO_CALLBACK, owed)
-    if record.type in TERMINAL_EVENTS:
-        tx.execute("DELETE FROM webhook_runs WHERE run_id = ?", (run_id,))
-        tx.execute("DELETE FROM webhook_run_tags WHERE run_id = ?", (run_id,))
 
 
 def _tag(tx: Transaction, run_id: str, tags: list[str]) -> None:

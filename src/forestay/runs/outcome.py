@@ -37,6 +37,15 @@ class Outcome:
         self.after = after
 
 
+def along(appends: list[Append], append: Append) -> None:
+    """Add `append` to what is written together. Two for one stream become one."""
+    for at, other in enumerate(appends):
+        if other.stream == append.stream:
+            appends[at] = Append(other.stream, (*other.drafts, *append.drafts), other.expect)
+            return
+    appends.append(append)
+
+
 class Parked(BaseException):
     """The node waits for something outside: `outcome` puts into the log for what."""
 

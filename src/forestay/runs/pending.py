@@ -7,12 +7,9 @@ from typing import Any
 import msgspec
 
 from forestay.runs.service import Runs
-from forestay.runs.types import Interrupt, RunFilter, RunSummary
+from forestay.runs.types import Interrupt
 
-_WAITING: list[str] = ["waiting-approval", "waiting-input", "waiting-external"]
-_WORKING: list[str] = ["running", "paused"]  # on another branch such a run may ask all the same
 _MOST_RUNS = 200
-_MOST_PAGES = 50
 _TELLING = ("message", "title", "prompt", "question", "description")
 
 
@@ -32,32 +29,18 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """Open questions, oldest first, and how many waiting runs were not looked at because there are too many."""
+    """Open questions, those of the oldest run first, and how many more there are of runs that were not looked at."""
 
     prompts: list[Prompt]
     more: int
 
 
 async def pending_prompts(runs: Runs, tenant: str) -> Pending:
-    waiting = await _oldest_first(runs, tenant, _WAITING)
-    working = await _oldest_first(runs, tenant, _WORKING)
-    looked_at = sorted([*waiting[:_MOST_RUNS], *working[:_MOST_RUNS]], key=lambda run: run.run_id)
+    """The questions of the runs that ask; no other run is looked at."""
+    asking = await runs.asking(tenant, _MOST_RUNS)
     prompts = [
-        Prompt(run.run_id, run.workflow_id, interrupt)
-        for run in looked_at
-        for interrupt in await runs.interrupts(run.run_id, tenant)
+        Prompt(run_id, workflow_id, interrupt)
+        for run_id, workflow_id in asking
+        for interrupt in await runs.interrupts(run_id, tenant)
     ]
-    return Pending(prompts, max(0, len(waiting) - _MOST_RUNS))
-
-
-async def _oldest_first(runs: Runs, tenant: str, statuses: list[str]) -> list[RunSummary]:
-    """The tenant's runs with these statuses; only rows of a table are read."""
-    found: list[RunSummary] = []
-    cursor: str | None = None
-    for _ in range(_MOST_PAGES):
-        page = await runs.list_runs(RunFilter(status=statuses), tenant, cursor, 200)
-        found += page.runs
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    return found[::-1]
+    return Pending(prompts, max(0, await runs.count_questions(tenant) - len(prompts)))

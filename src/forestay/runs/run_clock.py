@@ -2,9 +2,9 @@
 
 - T1  Every event has two times: `ts`, when it was written, and `at`, when it happened by the run's own clock. Deadlines
       are computed from `at` and compared with the run's clock. It never goes back and never passes the wall clock.
-- T2  While something takes real time (work under way, a question that people can see), the run's clock keeps the pace
-      of the wall clock, as far behind it as when that began. A run that only waits for time is not behind: its clock
-      jumps from deadline to deadline up to the wall clock.
+- T2  While something takes real time (work under way, the pause before another attempt, a question that people can
+      see), the run's clock keeps the pace of the wall clock, as far behind it as when that began. A run that only waits
+      for time is not behind: its clock jumps from deadline to deadline up to the wall clock.
 - T3  Deadlines are taken one by one, in the order of their due times, each with all that follows from it before the
       next. What callers do comes after everything that fell due before it.
 - T4  Time in which no host was there, or that a clock jumped over, is not time that work had: a node that was under way

@@ -7,6 +7,7 @@ Invariants:
 - T3  When the run before is still active, `overlap` says what happens: skip, queue (one), allow, cancel-previous.
 - T4  A paused schedule starts nothing; resuming goes on with the next moment, not with the ones missed.
 - T5  What a schedule does is on its stream: fired, skipped, queued, failed.
+- T6  Of several processes, one at a time deals with a schedule; each of them knows what the others did.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -26,6 +28,7 @@ from forestay.kernel import (
     Draft,
     Ids,
     Ledger,
+    Locks,
     ManualClock,
     Problem,
     Record,
@@ -45,6 +48,7 @@ MAX_PER_TENANT = 1000
 _CATCH_UP_MOST = 1000
 _MISSED_MS = 60_000  # a moment that is later than this was missed
 _RECHECK_SECONDS = 60.0  # the machine's clock may be set while we wait
+_AGAIN_SECONDS = 1.0  # after a read that failed
 _log = logging.getLogger("forestay.schedules")
 
 
@@ -214,9 +218,17 @@ class Schedules:
     """The schedules of one host, and the loop that starts their runs."""
 
     def __init__(
-        self, ledger: Ledger, runs: RunStarter, *, clock: Clock, ids: Ids, attribution: Attribution | None = None
+        self,
+        ledger: Ledger,
+        runs: RunStarter,
+        *,
+        clock: Clock,
+        ids: Ids,
+        attribution: Attribution | None = None,
+        locks: Locks | None = None,
     ) -> None:
         self._ledger = ledger
+        self._locks = locks or Locks()
         self._runs = runs
         self._attribution = attribution
         self._clock = clock
@@ -224,17 +236,43 @@ class Schedules:
         self._states: dict[str, _State] = {}
         self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._wake = asyncio.Event()
-        self._loop: asyncio.Task[None] | None = None
+        self._loops: list[asyncio.Task[None]] = []
         self._waiting: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
-        for row in await self._ledger.query(f"SELECT {_COLUMNS} FROM schedules"):  # noqa: S608 - the columns are ours
-            state = _state_of(row)
-            self._states[state.schedule_id] = state
-        self._loop = asyncio.create_task(self._tick_all())
+        await self._load()
+        self._loops = [asyncio.create_task(self._tick_all())]
+        if self._locks.shared:
+            self._loops.append(asyncio.create_task(self._follow()))
+
+    async def _load(self) -> None:
+        rows = await self._ledger.query(f"SELECT {_COLUMNS} FROM schedules")  # noqa: S608 - the columns are ours
+        found = {state.schedule_id: state for state in map(_state_of, rows)}
+        for name in self._states.keys() - found.keys():
+            del self._states[name]
+        for state in found.values():
+            self._know(state)
+
+    def _know(self, state: _State) -> None:
+        known = self._states.setdefault(state.schedule_id, state)
+        if known.seq < state.seq:
+            known.become(state)
+
+    async def _follow(self) -> None:
+        """Learn what other processes do with schedules (T6)."""
+        while True:
+            with contextlib.suppress(Problem):  # the database is away
+                position = await self._ledger.position()
+                await self._load()
+                self._wake.set()
+                async with contextlib.aclosing(self._ledger.follow_all("schedule/", position)) as records:
+                    async for _, record in records:
+                        await self._read_again(record.stream.removeprefix("schedule/"))
+                        self._wake.set()
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     async def close(self) -> None:
-        tasks = [*self._waiting.values(), *([self._loop] if self._loop else [])]
+        tasks = [*self._waiting.values(), *self._loops]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -252,50 +290,54 @@ class Schedules:
     ) -> Schedule:
         """A new schedule; a caller that must not make two gives the id, and is told of the one that is there."""
         await self._check(spec, tenant)
-        if schedule_id in self._states:
+        if schedule_id is not None and await self._is_known(schedule_id):
             return await self.get(schedule_id, tenant)
         if sum(state.tenant == tenant for state in self._states.values()) >= MAX_PER_TENANT:
             raise Problem("state_conflict", "The tenant has as many schedules as it may have.", limit=MAX_PER_TENANT)
         name = schedule_id or self._ids.new("sch")
         payload = {"spec": spec, "tenant": tenant, "principal": principal, "workspace": workspace}
         await self._ledger.append(f"schedule/{name}", [Draft("schedule.created", payload)], expect=-1)
-        self._states[name] = await self._look_up(name)
+        await self._read_again(name)
         self._wake.set()
-        return await self._view(self._states[name])
+        return await self._view(self._state(name, tenant))
 
     async def update(self, schedule_id: str, tenant: str, spec: ScheduleSpec) -> Schedule:
-        state = self._state(schedule_id, tenant)
         await self._check(spec, tenant)
-        await self._record(state, "schedule.updated", {"spec": spec})
+        async with self._alone(schedule_id, tenant) as state:
+            await self._record(state, "schedule.updated", {"spec": spec})
         return await self._view(state)
 
     async def get(self, schedule_id: str, tenant: str) -> Schedule:
+        await self._is_known(schedule_id)
         return await self._view(self._state(schedule_id, tenant))
 
     async def schedules(self, tenant: str) -> list[Schedule]:
+        if self._locks.shared:
+            await self._load()
         found = [state for state in self._states.values() if state.tenant == tenant]
         return [await self._view(state) for state in sorted(found, key=lambda item: item.schedule_id)]
 
     async def delete(self, schedule_id: str, tenant: str) -> None:
-        state = self._state(schedule_id, tenant)
-        await self._record(state, "schedule.deleted", {})
-        del self._states[schedule_id]
+        async with self._alone(schedule_id, tenant) as state:
+            await self._record(state, "schedule.deleted", {})
+            self._states.pop(schedule_id, None)
         self._writing.pop(schedule_id, None)
 
     async def pause(self, schedule_id: str, tenant: str) -> Schedule:
-        state = self._state(schedule_id, tenant)
-        if not state.paused:
-            await self._record(state, "schedule.paused", {})
+        async with self._alone(schedule_id, tenant) as state:
+            if not state.paused:
+                await self._record(state, "schedule.paused", {})
         return await self._view(state)
 
     async def resume(self, schedule_id: str, tenant: str) -> Schedule:
-        state = self._state(schedule_id, tenant)
-        if state.paused:
-            await self._record(state, "schedule.resumed", {})
+        async with self._alone(schedule_id, tenant) as state:
+            if state.paused:
+                await self._record(state, "schedule.resumed", {})
         return await self._view(state)
 
     async def backfill(self, schedule_id: str, tenant: str, from_ms: int, to_ms: int) -> list[Firing]:
         """Start the runs of the past moments in [from, to]; a moment that has its run keeps it (T1)."""
+        await self._is_known(schedule_id)
         state = self._state(schedule_id, tenant)
         if not 0 <= from_ms <= to_ms <= self._clock.now_ms():
             raise Problem("out_of_range", "A range is from 1970 on, `from` before `to`, and in the past.", at="$.from")
@@ -305,13 +347,28 @@ class Schedules:
         facts = await self._facts(state)
         if facts is None:
             raise Problem("state_conflict", "Nobody who is responsible for this workflow is enabled.")
-        await self._record(state, "schedule.backfilled", {"from": from_ms, "to": to_ms, "count": len(moments)})
+        async with self._alone(schedule_id, tenant):
+            await self._record(state, "schedule.backfilled", {"from": from_ms, "to": to_ms, "count": len(moments)})
         return [Firing(scheduled_for=iso(at), run_id=await self._begin(state, at, facts)) for at in moments]
 
     async def _check(self, spec: ScheduleSpec, tenant: str) -> None:
         """A schedule whose runs would be refused is a mistake now, not at night."""
         cron.check(spec.cron, spec.timezone)
         await self._runs.check_run(_request(spec), tenant)
+
+    @asynccontextmanager
+    async def _alone(self, schedule_id: str, tenant: str) -> AsyncIterator[_State]:
+        """The schedule as it stands, which no other process changes while the block runs (T6)."""
+        await self._is_known(schedule_id)
+        self._state(schedule_id, tenant)
+        async with self._locks.at(f"schedule/{schedule_id}", lambda: self._read_again(schedule_id)):
+            yield self._state(schedule_id, tenant)
+
+    async def _is_known(self, schedule_id: str) -> bool:
+        """Whether there is such a schedule; where other processes change it, as the ledger has it now."""
+        if self._locks.shared:
+            await self._read_again(schedule_id)
+        return schedule_id in self._states
 
     def _state(self, schedule_id: str, tenant: str) -> _State:
         state = self._states.get(schedule_id)
@@ -323,7 +380,7 @@ class Schedules:
         """The schedule as it may be shown: sensitive inputs masked, as its runs mask them (W24)."""
         spec = state.spec
         inputs = await self._runs.shown_inputs(spec.workflow_id, state.tenant, spec.inputs)
-        next_ms = None if state.paused else cron.next_ms(state.spec.cron, state.spec.timezone, state.done_ms)
+        next_ms = None if state.paused else _next_ms(state)
         return Schedule(
             schedule_id=state.schedule_id,
             tenant=state.tenant,
@@ -345,16 +402,22 @@ class Schedules:
         async with self._writing[state.schedule_id]:
             self._state(state.schedule_id, state.tenant)
             await self._ledger.append(stream, [Draft(type, payload)], expect=state.seq)
-            if type != "schedule.deleted":
-                state.become(await self._look_up(state.schedule_id))
+            if type != "schedule.deleted" and (found := await self._look_up(state.schedule_id)) is not None:
+                state.become(found)
         self._wake.set()
 
-    async def _look_up(self, schedule_id: str) -> _State:
+    async def _look_up(self, schedule_id: str) -> _State | None:
         sql = f"SELECT {_COLUMNS} FROM schedules WHERE schedule_id = ?"  # noqa: S608 - the columns are ours
         rows = await self._ledger.look_up(sql, (schedule_id,))
-        if not rows:  # another process has deleted it
-            raise Problem("not_found", "There is no such schedule.")
-        return _state_of(rows[0])
+        return _state_of(rows[0]) if rows else None
+
+    async def _read_again(self, schedule_id: str) -> None:
+        """Know a schedule as the ledger has it."""
+        found = await self._look_up(schedule_id)
+        if found is None:
+            self._states.pop(schedule_id, None)
+        else:
+            self._know(found)
 
     # What the clock does
 
@@ -375,18 +438,20 @@ class Schedules:
         try:
             if state.paused:
                 return float("inf")
-            if cron.next_ms(state.spec.cron, state.spec.timezone, state.done_ms) <= now:
-                await self._due(state, now)
+            if _next_ms(state) <= now:
+                name = state.schedule_id
+                async with self._locks.attempt(f"schedule/{name}", lambda: self._read_again(name)) as is_ours:
+                    if not is_ours:
+                        return now + 1_000  # another process deals with it, and tells
+                    if state.schedule_id in self._states and not state.paused and _next_ms(state) <= now:
+                        await self._due(state, now)
             self._take_up_queued(state)
-            return cron.next_ms(state.spec.cron, state.spec.timezone, state.done_ms)
+            return _next_ms(state)
         except Problem as problem:  # the host is full, closing, or another process writes: look again in a moment
             _log.warning("schedule %s waits: %s", state.schedule_id, problem.message)
-            await self._read_again(state)
+            with contextlib.suppress(Problem):
+                await self._read_again(state.schedule_id)
             return now + 1_000
-
-    async def _read_again(self, state: _State) -> None:
-        with contextlib.suppress(Problem):
-            state.become(await self._look_up(state.schedule_id))
 
     async def _due(self, state: _State, now: int) -> None:
         """Every moment up to `now`: started, or put down as missed (T2)."""
@@ -469,10 +534,17 @@ class Schedules:
             if state.last_run is not None:
                 async for _ in self._runs.follow(state.last_run, state.tenant, 0):
                     pass
-            if state.queued_ms is not None and not state.paused and state.schedule_id in self._states:
-                await self._fire(state, state.queued_ms)
+            name = state.schedule_id
+            async with self._locks.at(f"schedule/{name}", lambda: self._read_again(name)):
+                if state.queued_ms is not None and not state.paused and state.schedule_id in self._states:
+                    await self._fire(state, state.queued_ms)
         except Problem as problem:  # it stays in the queue; the next look at the schedule takes it up again
             _log.warning("schedule %s waits: %s", state.schedule_id, problem.message)
+
+
+def _next_ms(state: _State) -> int:
+    """The first moment that is not dealt with."""
+    return cron.next_ms(state.spec.cron, state.spec.timezone, state.done_ms)
 
 
 def _request(spec: ScheduleSpec, metadata: dict[str, Any] | None = None) -> CreateRun:

@@ -7,28 +7,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Self
 
 import msgspec
 
-from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Projection, Randomness, iso
-from forestay.runs import artifacts, fork, views
+from forestay.kernel import Clock, Ids, Ledger, Problem, Projection, Randomness, Workers, iso
+from forestay.models import Model
+from forestay.runs import artifacts, digests, fork, views
 from forestay.runs.answering import Answering
 from forestay.runs.bundle import debug_bundle
 from forestay.runs.check import check_workflow
-from forestay.runs.commands import Cancel, Command, Pause, Resume, Signal
+from forestay.runs.commands import Cancel, Pause, Resume, SetVariables, Signal
+from forestay.runs.creation import Creation
 from forestay.runs.diff import diff_runs
+from forestay.runs.digests import DigestPage, DigestsProjection, Sort, Span
 from forestay.runs.engine import Engine
 from forestay.runs.expressions import compile_expression
 from forestay.runs.interrupts import NOBODY, Voter
 from forestay.runs.leases import LogLeases, SharedLeases
-from forestay.runs.log import ENGINE_VERSION, PRIVATE, QUEUE, EnginesProjection, RunsProjection, stream_of, to_wire
+from forestay.runs.log import ENGINE_VERSION, PRIVATE, EnginesProjection, RunsProjection, stream_of, to_wire
 from forestay.runs.mock_models import MockModels
+from forestay.runs.node_view import NodeView, node_view, retry_point
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry
-from forestay.runs.ports import Fact, Governor, HttpConnector, ModelSource, Ports, ToolSource
+from forestay.runs.ports import (
+    Fact,
+    Governor,
+    HttpConnector,
+    MemorySource,
+    ModelSource,
+    Ports,
+    PromptSource,
+    ToolSource,
+)
 from forestay.runs.requests import check_against, check_create, check_engine
 from forestay.runs.secrets import TELLING, cover_event, masked, may_have
 from forestay.runs.state import Event, RunState
@@ -56,7 +68,7 @@ from forestay.runs.types import (
     RunPage,
     RunSnapshot,
     RunStanding,
-    RunStatus,
+    Transport,
     WorkflowCheck,
     WorkflowVersion,
 )
@@ -66,14 +78,13 @@ from forestay.runs.workflows import Condition, Ref, Stored, Workflows
 MAX_BULK = 100
 _SWEEP_SECONDS = 1.0
 _SHARED_SWEEP_SECONDS = 0.25  # what another process made or left is found within this
-_DEDUP_RETRY_MS = 1000  # a run may take any time: come back soon and look
 MAX_CHILDREN = 1_000
 """How many children a parent's snapshot lists; `GET /v1/runs?parentRunId=` lists them all."""
 
 
 def projections() -> list[Projection]:
     """The projections that a ledger must be opened with for `Runs` to work on it."""
-    return [RunsProjection(), EnginesProjection()]
+    return [RunsProjection(), EnginesProjection(), DigestsProjection()]
 
 
 class Runs:
@@ -91,36 +102,41 @@ class Runs:
         models: ModelSource | None = None,
         tools: ToolSource | None = None,
         http: HttpConnector | None = None,
+        memory: MemorySource | None = None,
+        prompts: PromptSource | None = None,
         governor: Governor | None = None,
+        capabilities_of: Callable[[Model], frozenset[str]] | None = None,
+        secrets: Callable[[str, str], Awaitable[str | None]] | None = None,
         limits: Limits | None = None,
         instance: str = "host",
         sample_seams: bool = False,
         lease_seconds: float = 30.0,
         sweep_seconds: float | None = None,
-        shared: bool = False,
+        workers: Workers | None = None,
         room: int | None = None,
     ) -> None:
         """`secret` signs interrupt tokens; `instance` names this engine: a restart under the same name takes its
         runs back at once, another instance only when the lease has run out.
 
-        `shared`: other processes carry runs of this ledger too, each under a name of its own. `room`: how many runs
-        this one carries at a time; what is more, another one takes up."""
+        `workers`, as `ledger.workers(name, QUEUE)` gives them: other processes carry runs of this ledger too, each
+        under a name of its own, which is then the `instance`. `room`: how many runs this one carries at a time; what
+        is more, another one takes up."""
         self._ledger = ledger
         self._clock = clock
         self._ids = ids
         self._limits = limits or Limits()
         self._governor = governor
         self._registry = nodes or standard_registry(sample_seams=sample_seams)
-        self._workflows = Workflows(ledger, self._registry, self._limits, shared=shared)
+        self._workflows = Workflows(ledger, self._registry, self._limits, shared=workers is not None)
         self.mocks = MockModels(models, programs=sample_seams)
         asked = self.mocks if models is not None or sample_seams else None
-        workers = ledger.workers(instance, QUEUE) if shared else None
-        leases = SharedLeases(workers, clock) if workers else LogLeases(ledger, clock, instance, lease_seconds)
+        instance = instance if workers is None else workers.name
+        leases = SharedLeases(workers, clock, ledger) if workers else LogLeases(ledger, clock, instance, lease_seconds)
         self._engine = Engine(
             ledger,
             self._workflows,
             self._registry,
-            Ports(asked, tools, http, governor),
+            Ports(asked, tools, http, governor, memory, prompts, capabilities_of, secrets),
             clock=clock,
             ids=ids,
             randomness=randomness,
@@ -131,6 +147,7 @@ class Runs:
             sweep_seconds=sweep_seconds or (_SHARED_SWEEP_SECONDS if leases.shared else _SWEEP_SECONDS),
             room=room,
         )
+        self._creation = Creation(ledger, self._engine)
         self._answering = Answering(self._engine, secret)
 
     async def __aenter__(self) -> Self:
@@ -223,7 +240,7 @@ class Runs:
         workspace: str | None = None,
         dedup: bool = False,
         engine_version: str | None = None,
-        transport: str = "rest",
+        transport: Transport | None = "rest",
         causation_id: str | None = None,
         run_id: str | None = None,
         trusted: bool = False,
@@ -235,6 +252,7 @@ class Runs:
         `run_id`: a caller that must not start twice (schedules) gives the id; a second call is `run_already_active`.
         `trusted`: the key is a test key: `mockProvider` and a forced engine version are allowed.
         `facts`: what the caller decided about the run; its events follow `run.started` at once.
+        `transport`: what the request came by, in the contract's words; None where nobody asked.
         """
         if engine_version is not None:
             check_engine(engine_version, trusted=trusted)
@@ -261,9 +279,9 @@ class Runs:
         told = [*facts, *await self._decided(request, tenant, stored, facts)]
         events = [event, *(Event(fact.type, fact.payload, None, fact.private, id=fact.id) for fact in told)]
         if dedup:
-            state = await self._create_alone(run_id, stored, events, request.scope_id, tenant)
+            state = await self._creation.create_alone(run_id, stored, events, request.scope_id, tenant)
         else:
-            state = await self._create(run_id, stored, events)
+            state = await self._creation.create(run_id, stored, events)
         return RunCreated(
             run_id=run_id,
             status=state.status,
@@ -275,7 +293,7 @@ class Runs:
         """What the governor decides about a run, where its caller has not decided it."""
         if self._governor is None:
             return ()
-        agents = [node.agent["agentId"] for node in stored.plan.workflow.nodes if node.agent is not None]
+        agents = [node.agent for node in stored.plan.workflow.nodes if node.agent is not None]
         known = {fact.type for fact in facts}
         return [fact for fact in await self._governor.facts(request, tenant, agents) if fact.type not in known]
 
@@ -285,6 +303,8 @@ class Runs:
     async def _shown(self, state: RunState) -> RunSnapshot:
         """A run with its children, and with their waiting where it waits for nothing else (W21)."""
         shown = snapshot(state, self._clock.now_ms())
+        if not state.had_children:
+            return shown
         rows = await self._ledger.look_up(
             "SELECT run_id, workflow_id, status FROM runs WHERE parent = ? ORDER BY run_id LIMIT ?",
             (state.run_id, MAX_CHILDREN),
@@ -292,7 +312,9 @@ class Runs:
         if not rows:
             return shown
         children = [ChildRun(run_id=run_id, workflow_id=name, status=status) for run_id, name, status in rows]
-        status = await self._status(state.run_id) if shown.status == "running" else shown.status
+        status = await self._creation.status(state.run_id) if shown.status == "running" else None
+        if status is None or not status.startswith("waiting"):
+            status = shown.status  # a run that has gone on meanwhile is shown as it was, whole
         return msgspec.structs.replace(shown, child_runs=children, status=status)
 
     async def list_runs(self, filters: RunFilter, tenant: str, cursor: str | None = None, limit: int = 50) -> RunPage:
@@ -302,6 +324,28 @@ class Runs:
     async def count_runs(self, tenant: str) -> dict[str, int]:
         """How many runs the tenant has, by status."""
         return await views.count_runs(self._ledger, tenant)
+
+    async def count_questions(self, tenant: str) -> int:
+        """How many questions the tenant's runs ask now."""
+        return await views.count_questions(self._ledger, tenant)
+
+    async def asking(self, tenant: str, limit: int) -> list[tuple[str, str]]:
+        """The runs that ask something now, oldest first: id and workflow."""
+        return await views.asking(self._ledger, tenant, limit)
+
+    async def search(
+        self, tenant: str, filters: RunFilter, text: str = "", *, sort: Sort = "newest", start: int = 0, limit: int = 50
+    ) -> DigestPage:
+        """The runs that match, as people read them: `text` is looked for in inputs, workflows, tags, errors and ids."""
+        return await digests.search(self._ledger, tenant, filters, text, sort, start, limit)
+
+    def forget(self, run_ids: Iterable[str]) -> None:
+        """Drop ended runs from memory: their records were removed."""
+        self._engine.forget(run_ids)
+
+    async def trend(self, tenant: str, since: int, span_ms: int, spans: int) -> list[Span]:
+        """What the runs that began in each of `spans` stretches of time used, and how they ended."""
+        return await digests.trend(self._ledger, tenant, since, span_ms, spans)
 
     async def events(
         self, run_id: str, tenant: str, from_sequence: int = 0, limit: int | None = None
@@ -377,7 +421,7 @@ class Runs:
     ) -> RunStanding:
         """Cancel a run and its children; an ended run answers with its status."""
         await self._own(run_id, tenant)
-        return RunStanding(run_id=run_id, status=await self._ask(run_id, Cancel(principal, reason)))
+        return RunStanding(run_id=run_id, status=await self._engine.inbox.ask(run_id, Cancel(principal, reason)))
 
     async def bulk_cancel(
         self, run_ids: Sequence[str], tenant: str, principal: str | None = None, reason: str | None = None
@@ -391,7 +435,9 @@ class Runs:
                 standing = await self.cancel(run_id, tenant, principal, reason)
                 results.append(BulkResult(run_id=run_id, ok=True, status=standing.status))
             except Problem as problem:
-                results.append(BulkResult(run_id=run_id, ok=False, error=_entry(problem)))
+                said = problem.as_openwop()
+                error = {"code": said.pop("error"), **said}  # W22
+                results.append(BulkResult(run_id=run_id, ok=False, error=error))
         return results
 
     async def pause(
@@ -405,14 +451,14 @@ class Runs:
         """Start no further node (W17). Nodes under way end first; with `immediate` they are given up, and started again
         on resume. 409 with `runStatus` when the run is not one that can be paused."""
         await self._own(run_id, tenant)
-        await self._ask(run_id, Pause(drain_policy, reason))
+        await self._engine.inbox.ask(run_id, Pause(drain_policy, reason))
         state = await self._engine.state(run_id)
         return RunStanding(run_id=run_id, status="paused", paused_at=iso(state.paused_ms or self._clock.now_ms()))
 
     async def resume(self, run_id: str, tenant: str, principal: str | None = None) -> RunStanding:
         """Go on after `pause`; 409 with `runStatus` otherwise."""
         await self._own(run_id, tenant)
-        await self._ask(run_id, Resume(principal))
+        await self._engine.inbox.ask(run_id, Resume(principal))
         state = await self._engine.state(run_id)
         return RunStanding(run_id=run_id, status=state.status, resumed_at=iso(self._clock.now_ms()))
 
@@ -423,6 +469,17 @@ class Runs:
         the `fork_id`, and is told of the one that is there."""
         await self._own(run_id, tenant)
         return await fork.fork_run(self._engine, run_id, request, trusted=trusted, fork_id=fork_id)
+
+    async def node(self, run_id: str, node_id: str, tenant: str) -> NodeView:
+        """One node of a run with its attempts; `not_found`."""
+        return node_view(await self._state(run_id, tenant), node_id, await self.events(run_id, tenant))
+
+    async def retry(self, run_id: str, tenant: str, *, trusted: bool = False) -> RunForked:
+        """Do a failed run's failed node anew, and all after it: a branch, so what was done before it stays done."""
+        point = retry_point(await self.events(run_id, tenant))
+        if point is None:
+            raise Problem("state_conflict", "No node of this run failed, so none can be tried again.", runId=run_id)
+        return await self.fork(run_id, tenant, ForkRequest(mode="branch", from_seq=point.sequence), trusted=trusted)
 
     async def diff(self, run_id: str, against: str, tenant: str) -> RunDiff:
         a, b = await self.get_run(run_id, tenant), await self.get_run(against, tenant)
@@ -472,14 +529,27 @@ class Runs:
         return await self._answering.resolve_by_node(run_id, node_id, body, Voter(principal, delegate))
 
     async def signal(
-        self, run_id: str, tenant: str, name: str, payload: Any = None, principal: str | None = None
+        self,
+        run_id: str,
+        tenant: str,
+        name: str,
+        payload: Any = None,
+        principal: str | None = None,
+        *,
+        signal_id: str | None = None,
     ) -> RunStanding:
-        """Hand a named event to a run: it wakes a node that waits for it, or is kept until one does (W4)."""
+        """Hand a named event to a run: it wakes a node that waits for it, or is kept until one does (W4). One with an
+        id is handed on once."""
         await self._own(run_id, tenant)
         if not name or len(name) > 1024:
             raise Problem("out_of_range", "A signal's name has 1 to 1024 characters.", at="$.name")
-        await self._ask(run_id, Signal(name, payload, principal))
+        await self._engine.inbox.ask(run_id, Signal(name, payload, principal, signal_id))
         return RunStanding(run_id=run_id, status=(await self._engine.state(run_id)).status)
+
+    async def set_variables(self, run_id: str, tenant: str, values: dict[str, Any]) -> None:
+        """Change variables of a run from outside, for the test seams."""
+        await self._own(run_id, tenant)
+        await self._engine.inbox.ask(run_id, SetVariables(values))
 
     async def query(self, run_id: str, tenant: str, expression: str) -> Any:
         """The value of an expression (W12) over the run's state: `variables.x`, `nodes.a.output.y`, `status`."""
@@ -497,7 +567,7 @@ class Runs:
 
     async def find_state(self, run_id: str) -> RunState | None:
         """The state of a run of any tenant; None when there is no such run."""
-        return await self._known(run_id) if await self._status(run_id) is not None else None
+        return await self._known(run_id) if await self._creation.status(run_id) is not None else None
 
     async def shown_inputs(self, workflow_id: str, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """Inputs for a workflow as they may be shown: without what its latest revision calls sensitive."""
@@ -507,9 +577,6 @@ class Runs:
             return masked(inputs, inputs)
 
     # Inside
-
-    async def _ask(self, run_id: str, command: Command) -> Any:
-        return await self._engine.inbox.ask(run_id, command)
 
     async def _own(self, run_id: str, tenant: str) -> str:
         """The run's status when it is the tenant's; the tenant is part of the query (OpenWOP §1.4)."""
@@ -531,51 +598,3 @@ class Runs:
         """Told by the run's first event and its workflow, so that most logs are shown without folding them."""
         first = (await self._ledger.read(stream_of(run_id), 0, 1))[0].attrs[PRIVATE]
         return "secrets" in first or may_have((await self._workflows.at(Ref(*first["workflow"]))).plan)
-
-    async def _status(self, run_id: str) -> RunStatus | None:
-        """The status in the table; None when there is no such run."""
-        rows = await self._ledger.look_up("SELECT status FROM runs WHERE run_id = ?", (run_id,))
-        return rows[0][0] if rows else None
-
-    async def _create(self, run_id: str, stored: Stored, events: list[Event], *extra: Append) -> RunState:
-        try:
-            fresh = [msgspec.structs.replace(event) for event in events]
-            return await self._engine.create(run_id, stored, fresh, *extra)
-        except Problem as problem:
-            if problem.key != "ledger_conflict" or (extra and (await self._ledger.head(stream_of(run_id))).seq < 0):
-                raise
-            raise Problem("run_already_active", "This run exists already.", activeRunId=run_id) from problem
-
-    async def _create_alone(
-        self, run_id: str, stored: Stored, events: list[Event], scope_id: str | None, tenant: str
-    ) -> RunState:
-        """A run that is the only active one of its workflow and scope; who comes second is told of the first (W9)."""
-        while True:
-            claim = await self._claim(tenant, stored.plan.workflow.id, scope_id, run_id)
-            try:
-                return await self._create(run_id, stored, events, claim)
-            except Problem as problem:
-                if problem.key != "ledger_conflict":  # else another run took the place meanwhile: look again
-                    raise
-
-    async def _claim(self, tenant: str, workflow_id: str, scope_id: str | None, run_id: str) -> Append:
-        """The place that a deduplicated run takes: only one can have it while that run is active (W9)."""
-        identity = hashlib.sha256("\0".join((tenant, workflow_id, scope_id or "")).encode()).hexdigest()[:40]
-        stream = f"dedup/{identity}"
-        head = await self._ledger.read(stream, 0, 1, reverse=True)
-        if head:
-            active = head[0].payload["runId"]
-            if await self._status(active) not in TERMINAL:
-                raise Problem(
-                    "run_already_active",
-                    "A run of this workflow and scope is active.",
-                    retry_after_ms=_DEDUP_RETRY_MS,
-                    activeRunId=active,
-                )
-        return Append(stream, [Draft("dedup.claimed", {"runId": run_id})], head[0].seq if head else -1)
-
-
-def _entry(problem: Problem) -> dict[str, Any]:
-    """A problem as one entry of an answer to many (W22)."""
-    said = problem.as_openwop()
-    return {"code": said.pop("error"), **said}

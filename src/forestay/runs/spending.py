@@ -2,7 +2,9 @@
 
 - B1  Consumption is a fold of the log: `provider.usage`, `agent.toolCalled`, `node.retried` and
       `envelope.retry.attempted`.
-- B2  A change is told once: `budget.consumed`, then `budget.threshold.crossed` (once a dimension).
+- B2  A change is told once: `budget.consumed`, then `budget.threshold.crossed` (once a dimension). While a node is
+      under way, small changes wait until they are a percent of the ceiling together (RFC 0084 §C: the host may
+      coalesce); when none is, and before the run ends, all that was used is told.
 - B3  A ceiling that is passed is told once with `budget.exhausted`. A hard one then ends the run: `cap.breached`, and
       `run.failed` with the code `budget_exhausted`. An advisory one never does.
 - B4  The ceilings are those of the last `budget.reserved`; nobody resolves them again.
@@ -36,8 +38,23 @@ _CAPS: dict[Dimension, str] = {
     "toolCalls": "budget-tool-calls",
     "retries": "budget-retries",
 }
+_SHARE = 100  # a change of one in so many parts of a ceiling is told at once
 Told = tuple[str, dict[str, Any]]
 """The type and the payload of an event."""
+
+MOVES = frozenset(
+    {
+        "budget.reserved",
+        "budget.consumed",
+        "budget.threshold.crossed",
+        "budget.exhausted",
+        "provider.usage",
+        "agent.toolCalled",
+        "node.retried",
+        "envelope.retry.attempted",
+    }
+)
+"""The events that `take_in` takes in; others leave a budget as it is."""
 
 
 class ModelRule(msgspec.Struct, frozen=True):
@@ -143,27 +160,47 @@ def take_in(
     return budget
 
 
-def following(budget: RunBudget) -> list[Told]:
+def following(budget: RunBudget, *, resting: bool = True) -> list[Told]:
     """The events that follow from what was used since the last of them; the last is `cap.breached` when the run must
-    end (B2, B3)."""
+    end (B2, B3). `resting`: no node is under way."""
+    events: list[Told] = []
     for name, limit in budget.limits.items():
         used = budget.used.get(name, 0)
-        events: list[Told] = []
-        if used != budget.told.get(name, 0):
-            left = shown(name, max(0, limit - used))
-            events.append(("budget.consumed", {**_standing(name, used, limit), "remaining": left}))
-        if _has_crossed(budget, name, used, limit):
+        if not used or (used <= limit and used == budget.told.get(name, 0) and budget.threshold_percent is None):
+            continue
+        crossed, passed = _has_crossed(budget, name, used, limit), used > limit and name not in budget.exhausted
+        if resting or crossed or passed or (used - budget.told.get(name, 0)) * _SHARE >= limit:
+            events += _consumed(budget, name)
+        if crossed:
             percent = budget.threshold_percent
             events.append(("budget.threshold.crossed", {**_standing(name, used, limit), "percent": percent}))
-        if used > limit and name not in budget.exhausted:
-            events += exhaustion(budget, name)
-        if events:
-            return events
-    return []
+        if passed:
+            events += _exhaustion(budget, name)
+            if budget.stops:
+                break
+    return events
+
+
+def untold(budget: RunBudget) -> list[Told]:
+    """What a run that ends has still to tell (B2); one that a ceiling ends has told why."""
+    if budget.stops and budget.exhausted:
+        return []
+    return [item for name in budget.limits for item in _consumed(budget, name)]
 
 
 def exhaustion(budget: RunBudget, name: Dimension) -> list[Told]:
     """What is told when a dimension has no room for what comes next."""
+    return [*_consumed(budget, name), *_exhaustion(budget, name)]
+
+
+def _consumed(budget: RunBudget, name: Dimension) -> list[Told]:
+    used, limit = budget.used.get(name, 0), budget.limits[name]
+    if used == budget.told.get(name, 0):
+        return []
+    return [("budget.consumed", {**_standing(name, used, limit), "remaining": shown(name, max(0, limit - used))})]
+
+
+def _exhaustion(budget: RunBudget, name: Dimension) -> list[Told]:
     used, limit = budget.used.get(name, 0), budget.limits[name]
     events: list[Told] = [("budget.exhausted", _standing(name, used, limit))]
     if budget.stops:

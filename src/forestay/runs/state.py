@@ -15,7 +15,11 @@ from forestay.runs.spending import RunBudget
 from forestay.runs.types import Limits, Owner, RunStatus
 
 ENDED = frozenset({"completed", "failed", "skipped", "cancelled"})
+WITH_PARENT = "parent-cancelled"
+"""Why a run was cancelled whose parent was."""
 MASK = "[REDACTED]"
+MAX_HEARD = 10_000
+"""So many ids of signals a run remembers: one is asked for again when its answer was lost, not days later."""
 # Node statuses beyond the ended ones: idle, running, retrying, sleeping, child, approval, input, external, and stopped:
 # it would run, but the run is paused.
 EXECUTING = ("running", "retrying", "sleeping", "child")
@@ -35,8 +39,8 @@ WAIT_OF_KIND = {
 }
 
 
-# A node in one of these takes real time: code works or a person thinks.
-_REAL = frozenset({"running", "approval", "input", "external"})
+# A node in one of these takes real time: code works, a service is left in peace between attempts, a person thinks.
+_REAL = frozenset({"running", "retrying", "approval", "input", "external"})
 
 
 class Event(msgspec.Struct):
@@ -55,12 +59,14 @@ class Event(msgspec.Struct):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a node's code put into the log at one place of an attempt; `value` is what a variable was set to."""
+    """What a node's code put into the log at one place of an attempt; `value` is what a variable was set to, `id` the
+    event's."""
 
     attempt: int
     type: str
     payload: dict[str, Any]
     value: Any = None
+    id: str = ""
 
 
 class NodeState(msgspec.Struct):
@@ -83,6 +89,7 @@ class NodeState(msgspec.Struct):
     error: dict[str, Any] | None = None
     memo: dict[str, Any] = {}
     interrupt: str | None = None
+    sessions: dict[str, str] = {}  # open sessions with tools: the tool's id by the session's
 
 
 class InterruptState(msgspec.Struct):
@@ -99,6 +106,7 @@ class InterruptState(msgspec.Struct):
     default: Any = None
     status: str = "open"
     timed_out: bool = False
+    withdrawn: bool = False  # its run was cancelled with the run that had started it
     votes: dict[str, str] = {}
     asked: list[dict[str, Any]] = []
 
@@ -145,9 +153,11 @@ class RunState(msgspec.Struct):
     answers: dict[str, Any] = {}
     answered: dict[str, None] = {}
     children: dict[str, tuple[str, str]] = {}
+    had_children: bool = False  # it, or the run that it is a fork of
     orphans: dict[str, None] = {}  # children whose node has ended: to be cancelled, no longer heard
     signals: dict[str, list[Any]] = {}
     check_signals: bool = False
+    heard: dict[str, None] = {}  # ids of the last signals that had one
     artifacts: dict[str, dict[str, Any]] = {}
     pins: dict[str, int] = {}
     refusals: dict[str, dict[str, Any]] = {}
@@ -156,6 +166,7 @@ class RunState(msgspec.Struct):
     agent: dict[str, Any] | None = None
     orchestrator: dict[str, Any] | None = None
     decision: dict[str, Any] | None = None
+    decided: str | None = None  # the id of the event that says so
     dispatches: int = 0
     parent: dict[str, Any] | None = None
     source: dict[str, Any] | None = None
@@ -177,9 +188,16 @@ class RunState(msgspec.Struct):
         return "running"
 
     @property
+    def open_questions(self) -> int:
+        """How many interrupts wait for an answer."""
+        if self.ended is not None or not any(self.counts.get(wait) for wait, _ in WAITING):
+            return 0
+        return sum(asked.status == "open" for asked in self.interrupts.values())
+
+    @property
     def executing(self) -> bool:
         """Whether a node is under way, rather than waiting for an answer."""
-        return any(self.counts.get(status) for status in EXECUTING)
+        return any(map(self.counts.get, EXECUTING))
 
     @property
     def waits_for_children(self) -> bool:

@@ -29,6 +29,7 @@ InterruptKind = Literal[
     "low-confidence",
 ]
 ForkMode = Literal["replay", "branch"]
+Transport = Literal["rest", "mcp", "a2a", "ui"]  # by what the request for a run came, in the contract's words
 DrainPolicy = Literal["drain-current-node", "immediate"]
 
 TERMINAL: frozenset[str] = frozenset({"completed", "failed", "cancelled"})

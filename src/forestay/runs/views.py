@@ -114,7 +114,10 @@ def _channel(item: channels.ChannelState, now: int) -> Any:
     return MASK if item.sensitive else channels.read(item, now)
 
 
-_COLUMNS = "run_id, workflow_id, status, created, updated, ended, scope_id, tags, parent, error"
+SUMMARY_COLUMNS = (
+    "run_id", "workflow_id", "status", "created", "updated", "ended", "scope_id", "tags", "parent", "error",
+)  # fmt: skip
+_COLUMNS = ", ".join(SUMMARY_COLUMNS)
 
 
 class _Cursor(msgspec.Struct, frozen=True):
@@ -125,7 +128,7 @@ async def list_runs(ledger: Ledger, filters: RunFilter, tenant: str, cursor: str
     """A page, newest first; ids sort by time, so the cursor is the last id seen."""
     if not 1 <= limit <= 200:
         raise Problem("out_of_range", "`limit` is 1 to 200.", at="limit", observed=limit)
-    where, values = _where(filters)
+    where, values = where_of(filters)
     where.insert(0, "tenant = ?")
     values.insert(0, tenant)
     if cursor is not None:
@@ -135,11 +138,11 @@ async def list_runs(ledger: Ledger, filters: RunFilter, tenant: str, cursor: str
         f"SELECT {_COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY run_id DESC LIMIT ?",  # noqa: S608 - the words are ours
         [*values, limit + 1],
     )
-    shown = [_summary(*row) for row in rows[:limit]]
+    shown = [summary(*row) for row in rows[:limit]]
     return RunPage(runs=shown, next_cursor=_cursor(shown[-1].run_id) if len(rows) > limit else None)
 
 
-def _summary(
+def summary(
     run_id: str,
     workflow_id: str,
     status: RunStatus,
@@ -151,6 +154,7 @@ def _summary(
     parent: str | None,
     error: str | None,
 ) -> RunSummary:
+    """A row of `runs`, by `SUMMARY_COLUMNS`."""
     return RunSummary(
         run_id=run_id,
         workflow_id=workflow_id,
@@ -171,11 +175,24 @@ async def count_runs(ledger: Ledger, tenant: str) -> dict[str, int]:
     return {str(status): int(count) for status, count in rows}
 
 
-def _where(filters: RunFilter) -> tuple[list[str], list[Any]]:
+async def count_questions(ledger: Ledger, tenant: str) -> int:
+    """How many questions the tenant's runs ask now; a parent that waits for its children asks none of theirs."""
+    ((found,),) = await ledger.query("SELECT SUM(asks) FROM runs WHERE tenant = ? AND asks > 0", [tenant])
+    return int(found or 0)
+
+
+async def asking(ledger: Ledger, tenant: str, limit: int) -> list[tuple[str, str]]:
+    """The runs with an open question, oldest first: id and workflow."""
+    sql = "SELECT run_id, workflow_id FROM runs WHERE tenant = ? AND asks > 0 ORDER BY run_id LIMIT ?"
+    return [(str(run_id), str(workflow_id)) for run_id, workflow_id in await ledger.query(sql, [tenant, limit])]
+
+
+def where_of(filters: RunFilter) -> tuple[list[str], list[Any]]:
+    """The conditions on rows of `runs` that a filter means, and their values."""
     where: list[str] = []
     values: list[Any] = []
     if filters.status:
-        where.append(f"status IN ({', '.join('?' * len(filters.status))})")
+        where.append(f"runs.status IN ({', '.join('?' * len(filters.status))})")
         values.extend(filters.status)
     for column, value in (
         ("workflow_id", filters.workflow_id),
@@ -183,7 +200,7 @@ def _where(filters: RunFilter) -> tuple[list[str], list[Any]]:
         ("parent", filters.parent_run_id),
     ):
         if value is not None:
-            where.append(f"{column} = ?")
+            where.append(f"runs.{column} = ?")
             values.append(value)
     if filters.tag is not None:
         where.append("EXISTS (SELECT 1 FROM run_tags t WHERE t.tag = ? AND t.run_id = runs.run_id)")
@@ -193,7 +210,7 @@ def _where(filters: RunFilter) -> tuple[list[str], list[Any]]:
         ("createdBefore", "<", filters.created_before),
     ):
         if text is not None:
-            where.append(f"created {sign} ?")
+            where.append(f"runs.created {sign} ?")
             values.append(bound_of(text, name))
     return where, values
 

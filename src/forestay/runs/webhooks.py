@@ -10,6 +10,8 @@ Invariants:
 - B5  Only tokens of a question that this very event asks go out with it (W7).
 - B6  A receiver that fails five times in a row is left alone for a while and then tried with one request; what it is
       owed waits meanwhile and loses no attempt.
+- B7  Of several processes, one at a time sends to a receiver: a delivery goes out once, unless that process dies or
+      stands still on the way.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Randomness, iso, read_traceparent
+from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Locks, Problem, Randomness, iso, read_traceparent
 from forestay.runs.breaker import Breaker
-from forestay.runs.ports import Caller, HttpConnector, HttpRequest
+from forestay.runs.outbox import CALLBACK_EVENTS
+from forestay.runs.ports import Caller, HttpRequest, HttpSender
 from forestay.runs.types import Interrupt, RunEvent, Wire
 
 SIGNATURE_ALGORITHM = "v1"
@@ -39,6 +42,7 @@ _CONCURRENT = 32
 _CONCURRENT_EACH = 4
 _AGAIN_SECONDS = 1.0  # after a read that failed
 _RECHECK_SECONDS = 60.0  # the machine's clock may be set while we wait
+_SHARED_SECONDS = 1.0  # how often a process looks for what others owe
 # The oldest few of each receiver: however much one of them is owed, the others get their turn (B4).
 _DUE = """
     SELECT delivery_id, webhook_id, tenant, run_id, sequence, type, url, attempts FROM (
@@ -135,7 +139,7 @@ class Webhooks:
         self,
         ledger: Ledger,
         source: Source,
-        http: HttpConnector,
+        http: HttpSender,
         *,
         clock: Clock,
         ids: Ids,
@@ -144,7 +148,10 @@ class Webhooks:
         check_url: Callable[[str, str], object],
         policy: RetryPolicy | None = None,
         agent: str = "openwop-webhook-dispatcher/forestay",
+        locks: Locks | None = None,
     ) -> None:
+        self._locks = locks or Locks()
+        self._ours: set[str] = set()  # receivers that this process had when the outbox was last asked
         self._ledger = ledger
         self._source = source
         self._http = http
@@ -254,7 +261,8 @@ class Webhooks:
         if not dead:
             raise Problem("not_found", "There is no such dead letter.")
         await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.retried", {"deliveryId": delivery_id})])
-        self._breaker.ended(webhook_id, True, self._clock.now_ms())  # the caller knows that the receiver is back
+        receiver = _receiver(webhook_id, None)
+        self._breaker.ended(receiver, True, self._clock.now_ms())  # the caller knows that the receiver is back
         self._wake.set()
 
     async def _doc(self, webhook_id: str, tenant: str) -> dict[str, Any]:
@@ -268,7 +276,7 @@ class Webhooks:
 
     def _view(self, webhook_id: str, doc: dict[str, Any]) -> Webhook:
         rotated = doc.get("rotatedMs")
-        opens = self._breaker.opens_at(webhook_id)
+        opens = self._breaker.opens_at(_receiver(webhook_id, None))
         return Webhook(
             webhook_id=webhook_id,
             url=doc["url"],
@@ -289,12 +297,16 @@ class Webhooks:
     # Delivery
 
     async def start(self) -> None:
+        await self._learn()
+        self._wake.set()
+        self._loops = [asyncio.create_task(self._watch()), asyncio.create_task(self._deliver_all())]
+
+    async def _learn(self) -> None:
+        """Which events are worth waking up for."""
         types = await self._ledger.query("SELECT DISTINCT type FROM webhook_types")
         self._wanted.update(row[0] for row in types)
         if await self._ledger.query("SELECT 1 FROM webhook_runs WHERE callback IS NOT NULL LIMIT 1"):
-            self.expect_callbacks()
-        self._wake.set()
-        self._loops = [asyncio.create_task(self._watch()), asyncio.create_task(self._deliver_all())]
+            self._wanted.update(CALLBACK_EVENTS)
 
     async def close(self) -> None:
         """Stop; what is on its way is sent again at the next start."""
@@ -303,6 +315,7 @@ class Webhooks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._loops = []
+        await self._locks.leave(self._ours)
 
     def check_callback(self, url: str) -> None:
         """Refuse a `callbackUrl` that must not be called, and be ready for the others."""
@@ -319,7 +332,7 @@ class Webhooks:
 
     def expect_callbacks(self) -> None:
         """A run with a `callbackUrl` exists: its questions and its end are worth waking up for."""
-        self._wanted.update({"node.suspended", "run.completed", "run.failed", "run.cancelled"})
+        self._wanted.update(CALLBACK_EVENTS)
         self._wake.set()
 
     async def _watch(self) -> None:
@@ -335,8 +348,9 @@ class Webhooks:
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _follow(self) -> None:
-        async with contextlib.aclosing(self._ledger.follow_all("run/")) as records:
-            self._wake.set()  # what was written before we followed
+        position = await self._ledger.position()
+        self._wake.set()  # for what was written up to there
+        async with contextlib.aclosing(self._ledger.follow_all("run/", position)) as records:
             async for _, record in records:
                 if record.type in self._wanted:
                     self._wake.set()
@@ -345,25 +359,44 @@ class Webhooks:
         while True:
             self._wake.clear()
             try:
+                if self._locks.shared:
+                    await self._learn()
                 next_ms = await self._start_due()
             except Problem as problem:  # what is owed stays owed
                 _log.error("the outbox cannot be read: %s", problem.message)
                 next_ms = self._clock.now_ms() + round(_AGAIN_SECONDS * 1000)
-            pause = None
+            pause = _SHARED_SECONDS if self._locks.shared else None
             if next_ms is not None:
-                pause = min(_RECHECK_SECONDS, max(0.0, (next_ms - self._clock.now_ms()) / 1000))
+                pause = min(pause or _RECHECK_SECONDS, max(0.0, (next_ms - self._clock.now_ms()) / 1000))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
+
+    async def _receivers_of(self, rows: list[tuple[Any, ...]]) -> set[str]:
+        """The receivers of these deliveries that this process had before it asked for them (B7)."""
+        wanted = {_receiver_of(row) for row in rows}
+        if not self._locks.shared:
+            return wanted
+        held = set(await self._locks.take(wanted))
+        had, lost = self._ours & held, self._ours & wanted - held
+        idle = self._ours - wanted - set(self._in_flight.values())
+        await self._locks.leave(idle)
+        self._ours = (self._ours | held) - lost - idle
+        if held - had:
+            self._wake.set()  # what another process has sent meanwhile is no longer in the outbox: ask again
+        return had
 
     async def _start_due(self) -> int | None:
         """Start what is due and has room; the time of what is due next, when there is one."""
         now = self._clock.now_ms()
         self._ended.clear()
         rows = await self._ledger.query(_DUE, (now, _CONCURRENT_EACH))
+        ours = await self._receivers_of(rows)
         resting: list[int] = []
         for row in rows:
-            receiver = row[6] or row[1]
+            receiver = _receiver_of(row)
+            if receiver not in ours:
+                continue
             if not self._breaker.allows(receiver, now):  # B6
                 resting.append(self._breaker.opens_at(receiver) or now)
                 continue
@@ -388,7 +421,7 @@ class Webhooks:
         try:
             error = await self._attempt(due)
             attempt = due.attempts + 1
-            self._breaker.ended(due.url or due.webhook_id, error is None, self._clock.now_ms())
+            self._breaker.ended(_receiver(due.webhook_id, due.url), error is None, self._clock.now_ms())
             if error is None:
                 draft = Draft("webhook.delivered", {"deliveryId": due.delivery_id, "attempt": attempt})
             else:
@@ -479,7 +512,7 @@ class Webhooks:
         async for _ in self._ticks():
             now = self._clock.now_ms()
             due = await self._ledger.query(_DUE, (now, 1))
-            if not self._in_flight and not any(self._breaker.allows(row[6] or row[1], now) for row in due):
+            if not self._in_flight and not any(self._breaker.allows(_receiver_of(row), now) for row in due):
                 return
 
     async def _ticks(self) -> AsyncIterator[None]:
@@ -489,6 +522,16 @@ class Webhooks:
 
 
 _DOC = "doc, secret_version, rotated_ms"
+
+
+def _receiver_of(row: tuple[Any, ...]) -> str:
+    """The receiver of a row that is due."""
+    return _receiver(row[1], row[6])
+
+
+def _receiver(webhook_id: str, url: str | None) -> str:
+    """Who gets a delivery: a subscription, or the address of a run's callback, whose length nobody bounds."""
+    return "webhook/" + (webhook_id if url is None else hashlib.sha256(url.encode()).hexdigest()[:32])
 
 
 def _doc(doc: str, version: int, rotated_ms: int | None) -> dict[str, Any]:

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from forestay.sessions.store import Sessions
     from forestay.sessions.table import SessionLine, SessionTable
     from forestay.sessions.tree import Entry, SessionTree, TurnStart, role_of, text_of
-    from forestay.sessions.usage import context_usage
+    from forestay.sessions.usage import context_usage, estimated_tokens
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -4,6 +4,7 @@
 - S2  Ids are eight hex characters from the injected randomness, unique within the session.
 - S3  What the ledger does not have yet stands in `unsaved`, in its order.
 - S4  An entry that has a `place` stands once: a turn that is played again after a crash finds its own entries.
+- S5  A turn that an extension wishes for is on record until a turn begins with it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,23 @@ Entry = dict[str, Any]
 _SENT = ("customType", "content", "display", "details")
 
 
-class TurnStart(msgspec.Struct, frozen=True, rename="camel"):
-    """A turn of the session: the run that performs it, and what that run was given."""
+class TurnStart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A turn of the session: the run that performs it, what that run was given, and the model that a person chose."""
 
     run_id: str
     inputs: dict[str, Any]
+    model: str | None = None
+    wishes: list[str] = []
+    """The wishes that it begins with."""
+    attended_life: str = ""
+    """The life of the host in which it began with a person there."""
+
+
+class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A turn that an extension wishes for; one without a text goes on with what the session ends with."""
+
+    id: str
+    text: str | None = None
 
 
 class SessionTree:
@@ -32,19 +45,25 @@ class SessionTree:
 
     def __init__(self, header: Entry, entries: Iterable[Entry] = (), *, clock: Clock, ids: Ids) -> None:
         self.header = header
+        self._clock, self._ids = clock, ids
+        self.begin_again()
+        for entry in entries:
+            self._take(entry)
+
+    def begin_again(self) -> None:
+        """Have nothing but the header."""
         self.entries: list[Entry] = []
         self.leaf: str | None = None
         self.turn: TurnStart | None = None
         """The turn that was begun last."""
+        self.wishes: list[Wish] = []
+        """The turns that extensions wish for, in their order (S5)."""
         self.unsaved: list[Draft] = []
         self.saved = -1
         """The sequence of the last record that the ledger has."""
-        self._clock, self._ids = clock, ids
         self._by_id: dict[str, Entry] = {}
         self._places: dict[str, str] = {}
         self._labels: dict[str, str | None] = {}
-        for entry in entries:
-            self._take(entry)
 
     @classmethod
     def new(
@@ -56,9 +75,10 @@ class SessionTree:
         tenant: str = "",
         path: Sequence[Entry] = (),
         parent: str | None = None,
+        id: str | None = None,
     ) -> Self:
         """A new session: empty, or with the entries of a branch of another one."""
-        header = {"type": "session", "version": VERSION, "id": ids.uuid4(), "timestamp": iso(clock.now_ms())}
+        header = {"type": "session", "version": VERSION, "id": id or ids.uuid4(), "timestamp": iso(clock.now_ms())}
         made = cls({**header, "cwd": cwd, **({"parentSession": parent} if parent else {})}, path, clock=clock, ids=ids)
         made.unsaved = made.drafts(tenant)
         return made
@@ -67,15 +87,23 @@ class SessionTree:
     def fold(cls, records: Sequence[Record], *, clock: Clock, ids: Ids) -> Self:
         """The session that a stream of the ledger stands for."""
         made = cls(records[0].payload, clock=clock, ids=ids)
-        for record in records[1:]:
-            if record.type == "session.entry":
-                made._take(record.payload, record.attrs.get("place"))
-            elif record.type == "session.moved":
-                made.leaf = record.payload["leaf"]
-            elif record.type == "session.turn":
-                made.turn = msgspec.convert(record.payload, TurnStart)
-        made.saved = records[-1].seq
+        made.take_in(records)
         return made
+
+    def take_in(self, records: Sequence[Record]) -> None:
+        """Add what the ledger has after `saved`; nothing may be unsaved."""
+        for record in records:
+            if record.type == "session.entry":
+                self._take(record.payload, record.attrs.get("place"))
+            elif record.type == "session.moved":
+                self.leaf = record.payload["leaf"]
+            elif record.type == "session.turn":
+                self._begun(msgspec.convert(record.payload, TurnStart))
+            elif record.type == "session.wish":
+                self._wished(msgspec.convert(record.payload, Wish), record.attrs.get("place"))
+            elif record.type == "session.wishes_dropped":
+                self.wishes = []
+            self.saved = record.seq
 
     def drafts(self, tenant: str) -> list[Draft]:
         """The whole session as the records of a new stream."""
@@ -118,15 +146,49 @@ class SessionTree:
 
     def begin_turn(self, turn: TurnStart) -> None:
         """Note the turn before its run is there: who finds it without its run starts it."""
-        self.turn = turn
+        self._begun(turn)
         self.unsaved.append(Draft("session.turn", msgspec.to_builtins(turn)))
 
-    def rename(self, name: str) -> str:
-        return self.append("session_info", name=name.strip())
+    def _begun(self, turn: TurnStart) -> None:
+        self.turn = turn
+        self.wishes = [wish for wish in self.wishes if wish.id not in turn.wishes]
 
-    def label(self, target: str, label: str | None = None) -> None:
+    def wish(self, text: str | None = None, *, place: str | None = None) -> None:
+        """Note that an extension wants a turn (S5); a wish with a `place` that is there already is not noted (S4)."""
+        if place is None or place not in self._places:
+            wish = Wish(self._ids.token(8), text)
+            self._wished(wish, place)
+            attrs = {"place": place} if place is not None else {}
+            self.unsaved.append(Draft("session.wish", msgspec.to_builtins(wish), attrs))
+
+    def _wished(self, wish: Wish, place: str | None) -> None:
+        self.wishes.append(wish)
+        if place is not None:
+            self._places[place] = wish.id
+
+    def drop_wishes(self) -> None:
+        """Begin none of the turns that are wished for."""
+        if self.wishes:
+            self.wishes = []
+            self.unsaved.append(Draft("session.wishes_dropped", {}))
+
+    def next_wish(self) -> tuple[str, list[str]] | None:
+        """What the next turn that is wished for begins with, and its wishes; None when there is none.
+
+        What several wished for without words of their own is one turn.
+        """
+        if not self.wishes:
+            return None
+        spoken = next((wish for wish in self.wishes if wish.text is not None), None)
+        met = [spoken] if spoken is not None else self.wishes
+        return (spoken.text or "" if spoken is not None else ""), [wish.id for wish in met]
+
+    def rename(self, name: str, *, place: str | None = None) -> str:
+        return self.append("session_info", place=place, name=name.strip())
+
+    def label(self, target: str, label: str | None = None, *, place: str | None = None) -> None:
         self.entry(target)
-        self.append("label", targetId=target, label=label)
+        self.append("label", place=place, targetId=target, label=label)
 
     # Reading it
 

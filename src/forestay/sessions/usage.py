@@ -24,6 +24,12 @@ def context_usage(tree: SessionTree, window: int) -> dict[str, Any] | None:
     return {"tokens": tokens, "contextWindow": window, "percent": tokens / window * 100}
 
 
+def estimated_tokens(tree: SessionTree, coming: str = "") -> int:
+    """An estimate of all that a model would be shown of the branch, with a message that is about to be said."""
+    shown = [message.get("content") or message.get("summary") for message in tree.messages()]
+    return sum(_tokens(content) for content in [*shown, coming])
+
+
 def _total(entry: dict[str, Any]) -> int:
     usage = entry["message"].get("usage")
     total = usage.get("totalTokens") if isinstance(usage, dict) else None
@@ -34,4 +40,8 @@ def _estimated(entry: dict[str, Any]) -> int:
     shown = entry.get("message") or entry.get("content") if entry["type"] in ("message", "custom_message") else None
     if isinstance(shown, dict):
         shown = shown.get("content")
-    return -(-len(shown if isinstance(shown, str) else str(shown or "")) // _CHARACTERS_PER_TOKEN)
+    return _tokens(shown)
+
+
+def _tokens(content: Any) -> int:
+    return -(-len(content if isinstance(content, str) else str(content or "")) // _CHARACTERS_PER_TOKEN)

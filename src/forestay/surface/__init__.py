@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
-    from forestay.surface.auth import Caller, Keys
+    from forestay.surface.auth import Caller, Keys, KeyTable
     from forestay.surface.crp import crp_app
     from forestay.surface.front import log_requests
+    from forestay.surface.host_names import TrustedProxies
     from forestay.surface.hostapi import operations as host_operations
+    from forestay.surface.hostapi.keys import NewKey, keys_within_reach, make_key
     from forestay.surface.hostapi.ledger import read_stream
-    from forestay.surface.hosting import Serving, serve
+    from forestay.surface.hosting import DRAIN_SECONDS, Serving, serve, serve_here
+    from forestay.surface.inner_transport import InnerTransport
     from forestay.surface.mcp_tools import served_tools
     from forestay.surface.operations import Call, Operation, Operations
     from forestay.surface.reading import Form

@@ -2,18 +2,28 @@
 
 B1  Each tenant has an agent of its own: tasks, runs and answers of one tenant do not exist for another.
 B2  The card names what is wired: the skills that `/a2a` performs, and the address that was configured or bound.
+B3  Plain text is a question: an agent answers it in a run, in plain text as it is written.
+B4  A context is a session: what is said in it follows what was said before, after a restart too.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 import forestay
 from forestay.envelope import CARD_PATH
 from forestay.host import Host, skills
+from forestay.kernel import canonical, one_line
+from forestay.runs import TERMINAL
+from forestay.sessions import SessionTree
+from forestay.surface.completions.answering import failure, words
 from forestay.surface.operations import Call, Operations
 from forestay.surface.relayed import Relayed
 
@@ -28,6 +38,7 @@ class A2A:
         self._host = host
         self._url = url.rstrip("/")
         self._agents: dict[str, tuple[ASGIApp, ASGIApp]] = {}
+        self._one_at_a_time = asyncio.Lock()
 
     @api.get(CARD_PATH, "a2a.card", dict[str, Any], auth="none")
     async def card(self, call: Call) -> Response:
@@ -50,7 +61,7 @@ class A2A:
     def _agent(self, tenant: str) -> tuple[ASGIApp, ASGIApp]:
         """The card and the endpoint of a tenant's agent (B1); the tenant "" only shows the card."""
         if tenant not in self._agents:
-            from forestay.envelope import agent_card, agent_routes
+            from forestay.envelope import Spoken, agent_card, agent_routes
 
             operations = skills(self._host, tenant)
             card = agent_card(
@@ -60,7 +71,38 @@ class A2A:
                 version=forestay.__version__,
                 url=self._url + RPC_PATH,
                 context_ledger=True,
+                spoken=True,
             )
-            shown, called = agent_routes(operations, card, rpc_url=RPC_PATH)
+            asks = Spoken("agent.ask", "question", _worded, partial(self._heard, tenant))
+            shown, called = agent_routes(operations, card, rpc_url=RPC_PATH, spoken=asks)
             self._agents[tenant] = shown.app, called.app
         return self._agents[tenant]
+
+    async def _heard(self, tenant: str, text: str, context: str) -> AsyncGenerator[str, None]:
+        """The answer to a text, as it is written (B3, B4)."""
+        host, spoke = self._host, False
+        tree = await self._session(tenant, context)
+        run_id = await host.turns.start(tree, text, tenant=tenant, source="rpc")
+        async for piece in words(host, tenant, run_id, until_asked=True):
+            yield piece
+            spoke = True
+        run = await host.runs.get_run(run_id, tenant)
+        if run.status in TERMINAL and run.status != "completed":
+            raise failure(run)
+        if not spoke or run.status != "completed":
+            yield _worded(msgspec.to_builtins(run))
+
+    async def _session(self, tenant: str, context: str) -> SessionTree:
+        name = f"A2A {one_line(context)[:100]}"
+        async with self._one_at_a_time:
+            return await self._host.sessions.named(name, tenant) or await self._host.sessions.create(tenant, name)
+
+
+def _worded(run: dict[str, Any]) -> str:
+    """How a run that answers a question stands, in words (B3)."""
+    if run["status"] == "completed":
+        output = (run.get("outputs") or {}).get("output")
+        return output if isinstance(output, str) else canonical.encode(output).decode()
+    if "error" in run:
+        return f"The run {run['runId']} failed: {run['error']['message']}"
+    return f"A person is asked first. The run {run['runId']} is {run['status']}; `runs.show` tells how it goes on."

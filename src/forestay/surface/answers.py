@@ -26,7 +26,7 @@ from forestay.models import whole
 from forestay.surface.exchange import exchange_of
 from forestay.surface.negotiation import JSON, LAFS, PROBLEM_JSON, form_of
 
-Contract = Literal["openwop", "crp", "lafs", "a2a", "mcp", "console"]
+Contract = Literal["openwop", "crp", "lafs", "a2a", "mcp", "openai", "anthropic", "console"]
 
 _RETRY_MS = 1000
 _log = logging.getLogger("forestay.surface")
@@ -36,7 +36,11 @@ def contract_of(path: str) -> Contract:
     """Whose words a refusal at this path is said in."""
     if path == "/crp" or path.startswith("/crp/"):
         return "crp"
-    return "lafs" if path.startswith(("/host/", "/_lafs/", "/a2a", "/mcp")) else "openwop"
+    if path.startswith("/openai/"):
+        return "openai"
+    if path.startswith("/anthropic/"):
+        return "anthropic"
+    return "lafs" if path.startswith(("/host/", "/_lafs/", "/forms/", "/a2a", "/mcp")) else "openwop"
 
 
 def answer(
@@ -106,6 +110,10 @@ def _said(request: Request) -> dict[str, Any]:
 
 
 def _own_body(problem: Problem, contract: Contract, reference: str) -> dict[str, Any]:
+    if contract == "openai":
+        return {"error": openai_error(problem)}
+    if contract == "anthropic":
+        return {"type": "error", "error": anthropic_error(problem), "request_id": reference}
     body = problem.as_crp() if contract == "crp" else problem.as_openwop()
     if contract == "crp" and "partial_output" in problem.details:  # C14: all that was generated, whatever its length
         body["details"]["partial_output"] = whole(problem.details["partial_output"])
@@ -113,6 +121,28 @@ def _own_body(problem: Problem, contract: Contract, reference: str) -> dict[str,
         name = "correlation_id" if contract == "crp" else "correlationId"
         body["details"] = {**body.get("details", {}), name: reference}
     return body
+
+
+def openai_error(problem: Problem) -> dict[str, Any]:
+    """A problem in the words of OpenAI's interface; `type` goes by the status, as its clients expect."""
+    at = problem.details.get("at")
+    param = at.removeprefix("$.") if isinstance(at, str) else None
+    return {**_told(problem, "server_error"), "param": param, "code": problem.key}
+
+
+def anthropic_error(problem: Problem) -> dict[str, Any]:
+    """A problem in the words of Anthropic's interface."""
+    return _told(problem, "api_error")
+
+
+def _told(problem: Problem, internal: str) -> dict[str, Any]:
+    """The message with its advice, and the kind of error by the status; `internal` is that of a host's own."""
+    status = problem.row.http
+    kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kind = kinds.get(status, "invalid_request_error" if status < 500 else internal)
+    fix = problem.details.get("fix")
+    message = f"{problem.message} {fix}" if isinstance(fix, str) else problem.message
+    return {"message": message, "type": kind}
 
 
 def _rate_headers(problem: Problem, seconds: int) -> dict[str, str]:

@@ -9,12 +9,14 @@ Invariants:
       nothing; a key chosen by a person must be at least 16 characters.)
 - A2  A key is compared in constant time.
 - A3  Missing, malformed, unknown, expired and revoked keys are 401; a missing scope is 403.
-- A4  A revoked key is refused from the moment its revocation is on disk, and its watchers are told then.
+- A4  A revoked key is refused from the moment its revocation is on disk, and its watchers are told then; by other
+      processes of the same ledger within a second.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import re
@@ -31,6 +33,7 @@ from forestay.kernel import (
     Draft,
     Ids,
     Ledger,
+    Locks,
     Problem,
     Record,
     Transaction,
@@ -57,6 +60,7 @@ _BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
 _LENT = "key_lent"
 _LONGEST_WAIT = 24 * 3600.0
+_AGAIN_SECONDS = 0.5  # after a read that failed
 _CHOSEN_KEY = re.compile(r"[!-~]{16,256}")
 
 
@@ -189,10 +193,11 @@ class KeyWatch:
 
 
 class Keys:
-    """The keys of one host. They are few and every request needs one, so they are held in memory."""
+    """The keys of one ledger. They are few and every request needs one, so they are held in memory."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, ids: Ids) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, ids: Ids, locks: Locks | None = None) -> None:
         self._ledger = ledger
+        self._locks = locks or Locks()
         self._clock = clock
         self._ids = ids
         self._by_hash: dict[str, ApiKey] = {}
@@ -201,8 +206,35 @@ class Keys:
     async def load(self) -> None:
         rows = await self._ledger.query("SELECT doc, revoked_ms FROM api_keys")
         for doc, revoked in rows:
-            key = msgspec.structs.replace(canonical.decode(doc, ApiKey), revoked_ms=revoked)
-            self._by_hash[key.hash] = key
+            self._know(msgspec.structs.replace(canonical.decode(doc, ApiKey), revoked_ms=revoked))
+
+    async def follow(self) -> None:
+        """Learn what other processes do with keys, for as long as this runs (A4)."""
+        while True:
+            with contextlib.suppress(Problem):  # the database is away
+                position = await self._ledger.position()
+                await self.load()
+                async with contextlib.aclosing(self._ledger.follow_all("key/", position)) as records:
+                    async for _, record in records:
+                        self._learn(record)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    def _learn(self, record: Record) -> None:
+        if record.type == "key.created":
+            made = msgspec.convert(record.payload, ApiKey)
+            if made.hash not in self._by_hash:
+                self._know(made)
+        elif record.type == "key.revoked":
+            key_id = record.stream.removeprefix(KeyTable.prefix)
+            for key in [key for key in self._by_hash.values() if key.key_id == key_id and key.revoked_ms is None]:
+                self._know(msgspec.structs.replace(key, revoked_ms=record.ts))
+
+    def _know(self, key: ApiKey) -> None:
+        """Hold a key as it is now; who watches one that has ended is told."""
+        self._by_hash[key.hash] = key
+        if key.revoked_ms is not None:
+            for watch in self._watches.get(key.key_id, ())[:]:
+                watch.end()
 
     def __len__(self) -> int:
         return len(self.list())
@@ -223,12 +255,14 @@ class Keys:
         expires_ms: int | None = None,
         test: bool = False,
         text: str | None = None,
+        key_id: str | None = None,
     ) -> tuple[ApiKey, str]:
-        """A new key and its text, which is given out here and never again (A1)."""
+        """A new key and its text, which is given out here and never again (A1). A caller that must not make two gives
+        the id: a key that was made under it before, and whose text was never given out, ends."""
         _check(name, tenant, scopes, principal, workspace, text)
         text = text or "fsk_" + self._ids.token(24)
         key = ApiKey(
-            key_id=self._ids.new("key"),
+            key_id=await self._unused(key_id, tenant) if key_id else self._ids.new("key"),
             name=name,
             tenant=tenant,
             scopes=tuple(sorted(set(scopes))),
@@ -242,8 +276,17 @@ class Keys:
         if key.hash in self._by_hash:
             raise Problem("already_exists", "This key exists already.", fix="Choose another text.")
         await self._ledger.append(f"key/{key.key_id}", [Draft("key.created", key)], expect=-1)
-        self._by_hash[key.hash] = key
+        self._know(key)
         return key, text
+
+    async def _unused(self, key_id: str, tenant: str) -> str:
+        """The first id after `key_id` that no key has; those before it are revoked."""
+        found, number = key_id, 1
+        while any(key.key_id == found for key in self._by_hash.values()):
+            await self.revoke(found, tenant, "its text was never given out")
+            number += 1
+            found = f"{key_id}_{number}"
+        return found
 
     def lend(self, *, tenant: str = OPERATOR, principal: str | None = None) -> str:
         """A key that lives as long as this process: for a command that opens the data folder itself."""
@@ -254,8 +297,9 @@ class Keys:
 
     async def ensure(self, text: str, name: str = "first") -> ApiKey:
         """The key with this text, made if there is none: what FORESTAY_API_KEY asks for at every start."""
-        known = self._by_hash.get(_hash(text))
-        return known if known is not None else (await self.create(name, text=text))[0]
+        async with self._locks.at("key/first", self.load):
+            known = self._by_hash.get(_hash(text))
+            return known if known is not None else (await self.create(name, text=text))[0]
 
     async def revoke(self, key_id: str, tenant: str | None = None, reason: str = "") -> ApiKey:
         key = next((item for item in self.list(tenant) if item.key_id == key_id), None)
@@ -263,12 +307,14 @@ class Keys:
             raise Problem("not_found", f"There is no key {key_id[:80]}.")
         if key.revoked_ms is not None:
             return key
-        records = await self._ledger.append(f"key/{key_id}", [Draft("key.revoked", {"reason": reason})], expect=0)
-        revoked = msgspec.structs.replace(key, revoked_ms=records[0].ts)
-        self._by_hash[key.hash] = revoked
-        for watch in self._watches.get(key_id, ())[:]:
-            watch.end()
-        return revoked
+        try:
+            await self._ledger.append(f"key/{key_id}", [Draft("key.revoked", {"reason": reason})], expect=0)
+        except Problem as problem:
+            if problem.key != "ledger_conflict":  # else another process was faster
+                raise
+        for record in await self._ledger.read(f"key/{key_id}", 1):
+            self._learn(record)
+        return self._by_hash[key.hash]
 
     def authenticate(self, authorization: str | None) -> Caller:
         """The caller behind an `Authorization` header (A2, A3)."""

@@ -180,16 +180,18 @@ class Dispatch:
             if operation.reads_body:
                 call.body = _body(call)
         key = request.headers.get("idempotency-key")
-        if key is None or not operation.mutates or operation.streams or self._idempotency is None:
+        if key is None or not operation.mutates or operation.streams:
+            return await _performed(call)
+        if not _KEY.fullmatch(key):
+            raise Problem(
+                "schema_mismatch", "An Idempotency-Key is 1 to 255 visible ASCII characters.", at="Idempotency-Key"
+            )
+        if self._idempotency is None:
             return await _performed(call)
         return await self._once(call, key, self._idempotency)
 
     async def _once(self, call: Call, key: str, idempotency: Idempotency) -> Response:
         """Perform a keyed call at most once, and give its answer again (D3)."""
-        if not _KEY.fullmatch(key):
-            raise Problem(
-                "schema_mismatch", "An Idempotency-Key is 1 to 255 visible ASCII characters.", at="Idempotency-Key"
-            )
         operation = call.operation
         digest = canonical.digest(
             {

@@ -8,6 +8,7 @@ Invariants:
       it. A long poll is answered with 401.
 - F7  An encoded slash separates nothing: what a proxy takes for one segment is one here too. A name that may hold
       anything (a node's, a signal's) may hold it.
+- F8  A request for another host's name gets no further (N1 of `host_names`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from forestay.surface.answers import contract_of, problem_answer
 from forestay.surface.auth import Keys
 from forestay.surface.dispatch import Dispatch
 from forestay.surface.exchange import Exchange, Refused, open_exchange
+from forestay.surface.host_names import HostNames
 from forestay.surface.metrics import HttpMetrics
 from forestay.surface.services import Services
 
@@ -48,10 +50,11 @@ def log_requests(stream: TextIO) -> None:
 class Front:
     """The dispatch behind one door."""
 
-    def __init__(self, dispatch: Dispatch, services: Services, metrics: HttpMetrics) -> None:
+    def __init__(self, dispatch: Dispatch, services: Services, metrics: HttpMetrics, names: HostNames) -> None:
         self._dispatch = dispatch
         self._services = services
         self._metrics = metrics
+        self._names = names
         self._tracing = services.host.tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,6 +81,12 @@ class Front:
     async def _serve(self, request: Request, exchange: Exchange, receive: Receive, send: Send) -> None:
         with ExitStack() as held:
             passage = _Passage(self._services.keys, request, exchange, send, held)
+            try:
+                self._names.check(request)
+            except Problem as problem:
+                refusal = problem_answer(request, problem, contract_of(request.scope["path"]))
+                await refusal(request.scope, receive, passage.send)
+                return
             try:
                 await self._dispatch(request.scope, receive, passage.send)
             except asyncio.CancelledError:

@@ -34,7 +34,7 @@ class _Exchange:
 
     def __init__(self, body: bytes) -> None:
         self.started: asyncio.Future[tuple[int, list[tuple[bytes, bytes]]]] = asyncio.get_running_loop().create_future()
-        self.chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_CHUNKS)
+        self.chunks: asyncio.Queue[bytes | httpx.ReadError | None] = asyncio.Queue(_CHUNKS)
         self._body: bytes | None = body
         self._gone = asyncio.Event()
 
@@ -42,8 +42,11 @@ class _Exchange:
         try:
             await app(scope, self._receive, self._send)
         except Exception as error:  # noqa: BLE001 - the reader gets it, as it would get a broken connection
+            broken = httpx.ReadError(str(error))
             if not self.started.done():
-                self.started.set_exception(httpx.ReadError(str(error)))
+                self.started.set_exception(broken)
+            else:
+                await self.chunks.put(broken)
         await self.chunks.put(None)
 
     def leave(self) -> None:
@@ -73,6 +76,8 @@ class _Chunks(httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while (chunk := await self._exchange.chunks.get()) is not None:
+            if isinstance(chunk, httpx.ReadError):
+                raise chunk
             yield chunk
 
     async def aclose(self) -> None:

@@ -1,5 +1,7 @@
 """How much one caller may ask: token buckets per key, tenant, route and for all; and when the host is full.
 
+Where several processes serve one ledger, each of them allows an equal share of every rate.
+
 The rates are settings (`[http.rates]`). A refusal takes nothing from any bucket, comes before scope checks (OpenWOP
 §1.4) and says when to come back (§1.2: `Retry-After`, `details.retryAfterMs`, `details.scope`).
 """
@@ -26,9 +28,13 @@ class _Bucket:
         self.tokens = tokens
         self.at = at
 
-    def fill(self, rate: Rate, now: float) -> None:
-        self.tokens = min(float(rate.burst), self.tokens + (now - self.at) * rate.per_second)
+    def fill(self, rate: Rate, now: float, share: float) -> None:
+        self.tokens = min(_most(rate, share), self.tokens + (now - self.at) * rate.per_second * share)
         self.at = now
+
+
+def _most(rate: Rate, share: float) -> float:
+    return max(1.0, rate.burst * share)
 
 
 class RateLimits:
@@ -37,6 +43,7 @@ class RateLimits:
     def __init__(self, rates: HttpRates, clock: Clock) -> None:
         self._rates = rates
         self._clock = clock
+        self.share = 1.0  # of each rate, that this process allows
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
 
     def admit(self, *, key: str, tenant: str, route: str) -> None:
@@ -55,7 +62,7 @@ class RateLimits:
                 continue
             bucket = self._bucket(scope, name, rate, now)
             if bucket.tokens < 1.0:
-                wait_ms = max(1, math.ceil((1.0 - bucket.tokens) / rate.per_second * 1000))
+                wait_ms = max(1, math.ceil((1.0 - bucket.tokens) / (rate.per_second * self.share) * 1000))
                 raise Problem(
                     "rate_limited",
                     "Too many requests.",
@@ -71,12 +78,12 @@ class RateLimits:
     def _bucket(self, scope: Scope, name: str, rate: Rate, now: float) -> _Bucket:
         bucket = self._buckets.get((scope, name))
         if bucket is None:
-            bucket = self._buckets[scope, name] = _Bucket(float(rate.burst), now)
+            bucket = self._buckets[scope, name] = _Bucket(_most(rate, self.share), now)
             if len(self._buckets) > _MAX_BUCKETS:
                 self._buckets.popitem(last=False)
         else:
             self._buckets.move_to_end((scope, name))
-            bucket.fill(rate, now)
+            bucket.fill(rate, now, self.share)
         return bucket
 
 

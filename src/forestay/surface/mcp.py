@@ -1,13 +1,12 @@
 """The host as an MCP server at `/mcp`: streamable HTTP, one request a POST, no session.
 
 M1  Each tool call is made of requests of its caller: they carry its key through the same admission as any other.
-M2  A page of another site reaches nothing: `Origin`, where a browser sends one, is the host's own, and `Host` is the
-    configured name, `localhost` or a plain address. (Rebinding a name to this machine needs another name.)
+M2  A page of another site reaches nothing: `Origin`, where a browser sends one, is the host's own. (A name that leads
+    to this machine and is not its own does not get here: N1 of `host_names`.)
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -77,26 +76,6 @@ class McpEndpoint:
 
 def check_site(request: Request, url: str) -> None:
     """Refuse a request that a page of another site could have made (M2)."""
-    host = request.headers.get("host", "")
-    own = urlsplit(url).netloc
-    if host != own and not _plain(host):
-        raise Problem(
-            "permission_denied",
-            f"{host[:200]!r} is no name of this host.",
-            at="Host",
-            fix="Set http.public_url to the address that callers use.",
-        )
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc not in (host, own):
+    if origin is not None and urlsplit(origin).netloc not in (request.headers.get("host", ""), urlsplit(url).netloc):
         raise Problem("permission_denied", f"Pages of {origin[:200]!r} may not use this host.", at="Origin")
-
-
-def _plain(host: str) -> bool:
-    """Whether a `Host` names this machine without a name server: `localhost` or an address."""
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-        if name != "localhost":
-            ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

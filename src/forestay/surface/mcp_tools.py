@@ -24,6 +24,7 @@ _TEXT = {"type": "string", "minLength": 1}
 _RUN = {**_TEXT, "description": "The id of a run."}
 _SECONDS = {"type": "number", "minimum": 0, "maximum": 300, "description": "How long to wait for its end; default 45."}
 MAX_EVENTS = 200
+NEW_SESSION = "new"
 
 
 async def unheard(_progress: float, _message: str) -> None:
@@ -38,9 +39,17 @@ class ServedHost:
         self._report = report
 
     async def ask(self, given: dict[str, Any]) -> Any:
-        inputs = {name: given[name] for name in ("question", "agentId") if name in given}
-        made = await self._post("/v1/runs", {"workflowId": "forestay-ask", "inputs": inputs})
-        return await self._waited(str(made["runId"]), given)
+        """A question by itself, or the next turn of a session; the words are told as they come."""
+        if "sessionId" not in given:
+            inputs = {name: given[name] for name in ("question", "agentId") if name in given}
+            made = await self._post("/v1/runs", {"workflowId": "forestay-ask", "inputs": inputs})
+            return await self._waited(str(made["runId"]), given, mode="debug")
+        place = given["sessionId"]
+        if place == NEW_SESSION:
+            place = (await self._post("/host/v1/sessions", {}))["sessionId"]
+        said = {"message": given["question"], **({"agentId": given["agentId"]} if "agentId" in given else {})}
+        made = await self._post(f"/host/v1/sessions/{quote(place, safe='')}/turns", said)
+        return {**await self._waited(str(made["runId"]), given, mode="debug"), "sessionId": place}
 
     async def start_run(self, given: dict[str, Any]) -> Any:
         body = {"workflowId": given["workflowId"], "inputs": given.get("inputs", {})}
@@ -81,19 +90,31 @@ class ServedHost:
     async def list_workflows(self, _given: dict[str, Any]) -> Any:
         return await self._get("/v1/workflows")
 
+    async def list_tools(self, _given: dict[str, Any]) -> Any:
+        return await self._get("/v1/tools")
+
+    async def call_tool(self, given: dict[str, Any]) -> Any:
+        """A run of one call: what policy or the tool asks is a question of that run."""
+        inputs = {"tool": given["tool"], "arguments": given.get("arguments", {})}
+        key = given.get("idempotencyKey")
+        body = {"workflowId": "forestay-tool", "inputs": inputs}
+        made = await self._post("/v1/runs", body, headers={"Idempotency-Key": key} if key else None)
+        return await self._waited(str(made["runId"]), given)
+
     async def search_facts(self, given: dict[str, Any]) -> Any:
         path = f"/crp/sessions/{quote(given['sessionId'], safe='')}/facts"
         return await self._get(path, query=given["query"], top_k=int(given.get("top", 10)))
 
-    async def _waited(self, run_id: str, given: dict[str, Any]) -> dict[str, Any]:
-        """The run when it has ended, asks something, or has had its time."""
+    async def _waited(self, run_id: str, given: dict[str, Any], mode: str = "updates") -> dict[str, Any]:
+        """The run when it has ended, asks something, or has had its time. What an agent says is reported in words."""
         with contextlib.suppress(TimeoutError):
             async with (
                 asyncio.timeout(given.get("waitSeconds", 45)),
-                contextlib.aclosing(self._client.events(run_id, mode="updates")) as events,
+                contextlib.aclosing(self._client.events(run_id, mode=mode)) as events,
             ):
                 async for event in events:
-                    await self._report(event.sequence, event.type)
+                    told = event.payload["chunk"] if event.type == "output.chunk" else event.type
+                    await self._report(event.sequence, told)
                     if event.type == "interrupt.requested" and await self._questions(run_id):
                         break
         return await self._standing(run_id)
@@ -154,6 +175,7 @@ def served_tools(client: AsyncClient, clock: Clock, ids: Ids, report: Report = u
         ("question",),
         question=_TEXT,
         agentId=_TEXT,
+        sessionId={**_TEXT, "description": "Go on with this session; `new` begins one. The answer names it."},
         waitSeconds=_SECONDS,
     )
     add(
@@ -187,6 +209,16 @@ def served_tools(client: AsyncClient, clock: Clock, ids: Ids, report: Report = u
     add(served.cancel_run, "Cancel a run.", ("runId",), destroys=True, runId=_RUN, reason=_TEXT)
     add(served.list_agents, "The agents that may be asked.", reads=True)
     add(served.list_workflows, "The workflows that may be started.", reads=True)
+    add(served.list_tools, "The tools that may be called.", reads=True)
+    add(
+        served.call_tool,
+        "Call a tool of this host, through its policy. What it asks a person about is in `questions`.",
+        ("tool",),
+        tool=_TEXT,
+        arguments={"type": "object"},
+        idempotencyKey={"type": "string", "pattern": "^[!-~]{1,255}$"},
+        waitSeconds=_SECONDS,
+    )
     add(
         served.search_facts,
         "The facts of a relay session that fit a query best.",

@@ -227,7 +227,10 @@ def _answers(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
     for status, kind in operation.answers.items():
         answer: dict[str, Any] = {"description": operation.summary if status < 300 else "Nothing has changed."}
         if kind is not None:
-            answer["content"] = _content(operation, known[repr(kind)])
+            schema = known[repr(kind)]
+            if status >= 400:  # on the way to the operation it may be refused in the form of all others
+                schema = {"anyOf": [schema, {"$ref": _REF.format(name="Error")}]}
+            answer["content"] = _content(operation, schema)
             if operation.name == "events.stream":
                 answer["content"][EVENTS] = {"schema": _SENT_EVENT}
         found[str(status)] = answer
@@ -249,6 +252,8 @@ def problem_keys(operation: Operation) -> list[str]:
     keys = [*operation.problems, "head_too_large", "rate_limited", "unavailable"]
     if "{" in operation.path:
         keys.append("not_found")
+    if "{runId}" in operation.path:
+        keys.append("records_removed")
     if operation.auth == "key":
         keys += ["unauthenticated", "key_expired", "key_revoked", "permission_denied"]
     if operation.body is not None:
@@ -266,14 +271,18 @@ def _problems(operation: Operation) -> dict[str, Any]:
         row = TABLE[key]
         code = row.crp if operation.contract == "crp" else row.openwop
         by_status.setdefault(row.http, []).append(f"`{code}`: {row.title}.")
-    own = {"schema": {"$ref": _REF.format(name="Envelope" if operation.contract == "lafs" else "Error")}}
-    content = {
-        JSON: own,
-        PROBLEM_JSON: {"schema": {"type": "object"}},
-        LAFS: {"schema": {"$ref": _REF.format(name="Envelope")}},
-    }
     return {
-        str(status): {"description": " ".join(dict.fromkeys(lines)), "content": content}
+        str(status): {"description": " ".join(dict.fromkeys(lines)), "content": _refusal(operation, status)}
         for status, lines in sorted(by_status.items())
         if status not in operation.answers
     }
+
+
+def _refusal(operation: Operation, status: int) -> dict[str, Any]:
+    """A refusal in the operation's own form, or in one that the caller asked for. A head that is too large is refused
+    before anybody knows which operation it was for (`guard.py`)."""
+    error, envelope = ({"schema": {"$ref": _REF.format(name=name)}} for name in ("Error", "Envelope"))
+    if status == TABLE["head_too_large"].http:
+        return {JSON: error}
+    own = envelope if operation.contract == "lafs" else error
+    return {JSON: own, PROBLEM_JSON: {"schema": {"type": "object"}}, LAFS: envelope}

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from types import NoneType
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, get_args, get_type_hints
+from uuid import UUID
 
 import msgspec
 from starlette.requests import Request
@@ -92,14 +94,20 @@ class Call:
         """The id that was reserved for what this call creates, so that a repeated call finds it (K4)."""
         return f"{kind}_{self.reserved}" if self.reserved else None
 
+    def uuid(self) -> str | None:
+        """As `id_for`, for what has a UUID as its id."""
+        if self.reserved is None:
+            return None
+        return str(UUID(bytes=hashlib.sha256(self.reserved.encode()).digest()[:16], version=4))
+
     def answer(self, body: Any = None, status: int | None = None, headers: Mapping[str, str] | None = None) -> Response:
         if status is None:
             status = next(iter(self.operation.answers))
         return answer(self.request, body, status, headers, self.operation.contract)
 
-    def plain(self, body: Any, headers: Mapping[str, str] | None = None) -> Response:
+    def plain(self, body: Any, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
         """A document that stands in no envelope, whatever the operation's contract."""
-        return answer(self.request, body, 200, headers, "openwop")
+        return answer(self.request, body, status, headers, "openwop")
 
     def stream(self, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str] | None = None) -> Response:
         """Server-sent events that end when `frames` end, the reader goes or the host shuts down."""

@@ -27,7 +27,7 @@ _BACKLOG = 2048
 def bind(host: str, port: int) -> socket.socket:
     """A bound socket; port 0 picks one. Binding first means that a taken port is known before work begins."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named: else asyncio leaves Nagle on, 40 ms
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))

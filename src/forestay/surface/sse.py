@@ -23,6 +23,7 @@ SEND_SECONDS = 120.0
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
 _log = logging.getLogger("forestay.surface")
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 def frame(data: bytes, event: str = "", id: int | None = None) -> bytes:
@@ -61,6 +62,31 @@ class Awaited(Generic[T]):
 
     async def _following(self) -> T | None:
         return await anext(self._source, None)
+
+
+async def beside(main: AsyncIterator[T], aside: AsyncIterator[U]) -> AsyncGenerator[T | U, None]:
+    """The items of both sources as they come; ends when `main` does."""
+    first, second = asyncio.ensure_future(anext(main, None)), asyncio.ensure_future(anext(aside, None))
+    try:
+        while True:
+            await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
+            if second.done() and (notice := second.result()) is not None:
+                yield notice
+                second = asyncio.ensure_future(anext(aside, None))
+            elif first.done():
+                if (item := first.result()) is None:
+                    return
+                yield item
+                first = asyncio.ensure_future(anext(main, None))
+            else:
+                await asyncio.wait({first})  # there will be no more notices
+    finally:
+        for pending, source in ((first, main), (second, aside)):
+            pending.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await pending
+            if isinstance(source, AsyncGenerator):
+                await source.aclose()
 
 
 class EventStream(Response):

@@ -3,15 +3,17 @@
 K1  A tool that only computes or reads is allowed unless the settings deny it; every other goes by the mode.
 K2  A denial wins over an allowance.
 K3  Every decision is a record of the stream `audit`, written before the call.
+K4  The name of a built-in tool allows that one only: what an extension puts in its place is allowed by its own id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
-from forestay.kernel import AUDIT, Agents, Clock, Decision, Draft, Grant, Ledger, Policy, Request
+from forestay.kernel import AUDIT, Agents, Append, Clock, Decision, Draft, Grant, Policy, Request
+from forestay.tools.builtin import BUILT_IN
 from forestay.tools.tool import Tool
 
 
@@ -21,14 +23,18 @@ class Gate(Protocol):
     async def decide(self, tool: Tool, arguments: dict[str, Any]) -> Decision: ...
 
 
+Write = Callable[[Append], Awaitable[object]]
+"""Writes an append to disk, alone or together with the caller's own records, and then returns."""
+
+
 class ToolGate:
     """The gate of one subject, an agent or a workflow; `about` says in the record where the call comes from."""
 
     def __init__(
-        self, settings: Agents, ledger: Ledger, clock: Clock, subject: str, about: dict[str, Any] | None = None
+        self, settings: Agents, write: Write, clock: Clock, subject: str, about: dict[str, Any] | None = None
     ) -> None:
         self._settings = settings
-        self._ledger = ledger
+        self._write = write
         self._clock = clock
         self._subject = subject
         self._about = about or {}
@@ -37,7 +43,7 @@ class ToolGate:
         decision = gated(self._settings, self._clock, self._subject, tool)
         said = {"tool": tool.id or tool.name, "effect": decision.effect, "rule": decision.rule}
         payload = {**self._about, **decision.evidence, **said, "reason": decision.reason}
-        await self._ledger.append(AUDIT, [Draft("policy.decision", payload)])
+        await self._write(Append(AUDIT, [Draft("policy.decision", payload)]))
         return decision
 
 
@@ -45,12 +51,17 @@ def gated(settings: Agents, clock: Clock, subject: str, tool: Tool) -> Decision:
     """What the settings say about a tool and a subject (K1, K2)."""
     grant = Grant(f"tool.{tool.effect}", methods=(tool.name,))
     policy = Policy(settings.mode, defaults=[Grant("tool.pure"), Grant("tool.read")], clock=clock)
-    if _named(tool, settings.allow):
+    if any(_fits(name, settings.allow) for name in (tool.id, "" if _is_replacement(tool) else tool.name)):
         policy = policy.allowing(subject, grant)
-    if _named(tool, settings.deny):
+    if any(_fits(name, settings.deny) for name in (tool.id, tool.name)):
         policy = policy.denying(subject, grant)
     return policy.decide(Request(subject, grant.capability, tool.name))
 
 
-def _named(tool: Tool, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for name in (tool.id, tool.name) if name for pattern in patterns)
+def _is_replacement(tool: Tool) -> bool:
+    """K4."""
+    return tool.name in BUILT_IN and tool.id != BUILT_IN[tool.name].tool.id
+
+
+def _fits(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns if name)

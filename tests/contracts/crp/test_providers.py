@@ -48,6 +48,16 @@ def test_an_anthropic_provider(sidecar: Sidecar) -> None:
         assert sidecar.client.post(f"/sessions/{session}/dispatch", json=ASK).json()["output"] == "Hello there."
 
 
+@pytest.mark.parametrize("key", [None, ""])
+def test_a_provider_without_a_key_that_can_be_one_is_the_callers_mistake(
+    sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    body = {"provider_type": "openai", "model": "gpt-x", "api_key": key}
+    answer = sidecar.client.post(f"/sessions/{sidecar.open()}/providers", json=body)
+    assert (answer.status_code, answer.json()["details"]["at"]) == (400, "$.api_key")
+
+
 REFUSALS = {
     "400": Reply(status=400, error={"error": {"message": "no", "type": "invalid_request_error"}}),
     "401": Reply(status=401, error={"error": {"message": "no", "type": "authentication_error"}}),

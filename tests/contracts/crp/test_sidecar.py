@@ -228,6 +228,10 @@ def test_1012_a_bound_session_wants_signed_requests(sidecar: Sidecar) -> None:
     assert sidecar.client.get(status, headers=sign("mine", handle, "GET", "/crp" + status, b"")).status_code == 200
     facts = f"/sessions/{handle['session_id']}/facts?query=boats"
     assert sidecar.client.get(facts, headers=sign("mine", handle, "GET", "/crp" + facts, b"")).status_code == 200
+    close = f"/sessions/{handle['session_id']}/close"
+    for content, signed, status in ((b"{}", b"", 401), (b"{}", b"{}", 200)):
+        given = {**headers, **sign("mine", handle, "POST", "/crp" + close, signed)}
+        assert sidecar.client.post(close, content=content, headers=given).status_code == status
 
 
 def test_beyond_loopback_a_token_is_needed(tmp_path: Path) -> None:
@@ -479,3 +483,15 @@ def test_a_character_split_over_two_windows_is_one(tmp_path: Path) -> None:
         assert tokens == found[-1]["data"]["output"] == "A ship: 🚢 and no more."
     finally:
         sidecar.close()
+
+
+@pytest.mark.parametrize("size", [2**53, 2**63, 2**80])
+def test_a_limit_that_no_table_takes_is_a_bad_request(sidecar: Sidecar, size: int) -> None:
+    given = {"app_id": "test", "config": {"max_total_input_tokens": size}}
+    answer = sidecar.client.post("/sessions", json=given)
+    assert (answer.status_code, answer.json()["details"]["at"]) == (400, "$.config.max_total_input_tokens")
+
+
+def test_a_key_that_is_none_is_a_bad_request(sidecar: Sidecar) -> None:
+    answer = sidecar.client.post("/sessions", json={"app_id": "test"}, headers={"Idempotency-Key": "a key"})
+    assert (answer.status_code, answer.json()["details"]["at"]) == (400, "Idempotency-Key")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,14 @@ from forestay.envelope import (
     decode,
 )
 from forestay.kernel import Problem
+from tests import forked
 
 KEY = b"0123456789abcdef"
 
 
 def forestay(folder: Path, *words: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "forestay.cli.main", *words],
-        cwd=folder,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "XDG_CONFIG_HOME": str(folder), **environ},
-    )
+    given = {**os.environ, "XDG_CONFIG_HOME": str(folder), **environ}
+    return forked.forestay(folder, *words, stdin=stdin, environ=given)
 
 
 def changed(envelope: Envelope, **members: Any) -> bytes:

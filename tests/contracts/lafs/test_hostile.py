@@ -141,7 +141,7 @@ def test_a_gigabyte_that_is_only_announced_is_refused_before_it_is_sent() -> Non
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=20) as connection:
             connection.sendall(
-                b"POST /operations/book.get HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"POST /operations/book.get HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 b"Content-Length: 1073741824\r\nConnection: close\r\n\r\n"
             )
             received = b""

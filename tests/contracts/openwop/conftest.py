@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +19,7 @@ import httpx
 import pytest
 
 from tests.contracts.openwop.documents import CONTRACT_NAMES, DOCUMENTS
+from tests.forked import Forked
 
 ENDED = ("completed", "failed", "cancelled")
 
@@ -130,20 +129,16 @@ def refused(answer: httpx.Response, status: int, error: str) -> dict[str, Any]:
 class LocalHost:
     """`forestay up` as a process, with keys made before it starts."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, project: Path | None = None) -> None:
+        self.folder, self.project = folder, project or Path.cwd()
         self.keys = asyncio.run(_make_keys(folder))
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Forked | None = None
         self.url = ""
 
     def start(self, *options: str) -> str:
-        command = [sys.executable, "-m", "forestay.cli.main", "up", "--port", "0", "--data", str(self.folder), "--json"]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(Path(__file__).parents[3] / "src"),
-            "FORESTAY_API_KEY": self.keys["full"],
-        }
-        self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, env=environment)
+        command = ["up", "--port", "0", "--data", str(self.folder), "--json"]
+        environment = {**os.environ, "FORESTAY_API_KEY": self.keys["full"]}
+        self.process = Forked(self.project, *command, *options, environ=environment)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"the host ended with {self.process.wait()}"

@@ -2,49 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
+from forestay.conformance import from_variable, node, variable, workflow
 
-def node(id: str, type_id: str, config: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    return {
-        "id": id,
-        "typeId": type_id,
-        "name": id.title(),
-        "position": {"x": 0, "y": 0},
-        "config": config or {},
-        "inputs": {},
-        **more,
-    }
-
-
-def workflow(id: str, *nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Nodes in a row, unless `edges` says otherwise."""
-    row = [
-        {"id": f"e{index}", "sourceNodeId": first["id"], "targetNodeId": second["id"]}
-        for index, (first, second) in enumerate(itertools.pairwise(nodes))
-    ]
-    return {
-        "id": id,
-        "name": id,
-        "version": "1.0.0",
-        "nodes": list(nodes),
-        "edges": row,
-        "triggers": [{"id": "manual", "type": "manual"}],
-        "variables": [],
-        "metadata": {},
-        "settings": {},
-        **more,
-    }
-
-
-def variable(name: str, type: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "type": type, **more}
-
-
-def from_variable(name: str) -> dict[str, Any]:
-    return {"type": "variable", "variableName": name}
-
+__all__ = ["CONTRACT_NAMES", "DOCUMENTS", "from_variable", "node", "variable", "workflow"]
 
 APPROVAL = {"title": "Go on?", "description": "Somebody must say so.", "actions": ["accept", "reject"]}
 

@@ -85,6 +85,11 @@ def test_what_cannot_be_evaluated_starts_nothing(api: Api, install: Callable[...
     refused(other, 404, "not_found")
 
 
+def test_a_suite_without_the_mode_is_refused(api: Api) -> None:
+    answer = api.post("/v1/runs", {"workflowId": api.workflow("noop"), "evalSuiteRef": "x"})
+    assert (answer.status_code, answer.json()["details"]["at"]) == (400, "$.evalSuiteRef")
+
+
 def test_a_suite_that_is_none_is_refused(api: Api) -> None:
     suite = {"suiteId": "suite.evals.bad", "version": "1.0.0", "modes": ["golden"], "tasks": [task("a", ".*")]}
     twice = {"toolResponses": [{"tool": "read", "response": 1}, {"tool": "read", "response": 2}]}

@@ -138,9 +138,9 @@ def test_a_thousand_deep_path_is_not_found(api: Api) -> None:
         b"\r\n\r\n",
         b"GET\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
-        b"GET /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
-        b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
-        b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+        b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"POST /v1/runs HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         bytes(range(256)),
     ],
 )

@@ -52,7 +52,7 @@ def test_a_thousand_streams_on_one_process(tmp_path: Path) -> None:
     async def reader(address: tuple[str, int], path: str, key: str, ready: asyncio.Semaphore) -> bytes:
         incoming, outgoing = await asyncio.open_connection(*address)
         outgoing.write(
-            f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+            f"GET {path} HTTP/1.1\r\nHost: [::1]\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
         )
         head = await incoming.readuntil(b"\r\n\r\n")
         assert b" 200 " in head, head
@@ -73,9 +73,8 @@ def test_a_thousand_streams_on_one_process(tmp_path: Path) -> None:
             ready = asyncio.Semaphore(0)
             readers = [asyncio.create_task(reader(address, path, key, ready)) for _ in range(1000)]
             idle = await asyncio.open_connection(*address)
-            idle[1].write(
-                f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
-            )
+            head = f"GET {path} HTTP/1.1\r\nHost: [::1]\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n"
+            idle[1].write(head.encode())
             for _ in readers:
                 await ready.acquire()
             body = {"resumeValue": {"action": "accept"}}

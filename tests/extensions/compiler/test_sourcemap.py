@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.extensions.compiler import call_sites
 from forestay.extensions.compiler.artifact import ENTRY_MODULE, Location
-from forestay.extensions.compiler.build import build
+from forestay.extensions.compiler.build import build, compile_source
+from forestay.extensions.compiler.source import source
 from forestay.extensions.compiler.sourcemap import SourceMap, decode_mappings, encode_mappings
 from forestay.extensions.locations import frames
 
@@ -22,6 +25,21 @@ _segments = st.one_of(
 @given(st.lists(st.lists(_segments, max_size=6).map(lambda line: sorted(line)), min_size=1, max_size=5))
 def test_mappings_survive_encoding(lines):
     assert decode_mappings(encode_mappings(lines)) == lines
+
+
+@given(
+    st.lists(st.lists(_segments, max_size=6).map(lambda line: sorted(line)), min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 100_001)), max_size=8),
+)
+def test_a_place_is_the_same_in_whatever_order_lines_are_asked_for(lines, asked):
+    """Lines are decoded one by one, from what those in front of them add up to."""
+    sources = [str(number) for number in range(100_001)]
+    table = SourceMap({"sources": sources, "mappings": encode_mappings(lines)})
+    for line, column in asked:
+        before = [segment for segment in lines[line - 1] if segment[0] < column] if line <= len(lines) else []
+        last = before[-1] if before else ()
+        expected = Location(sources[last[1]], last[2] + 1, last[3] + 1) if len(last) > 3 else None
+        assert table.original(line, column) == expected
 
 
 NESTED = {
@@ -53,9 +71,27 @@ def test_the_map_carries_the_sources_as_they_are_on_disk(extension):
         assert contents[name] == (root / name).read_text()
 
 
-def test_a_map_inline_is_the_same_map(extension):
-    import base64
+_FOREIGN = {"version": 3, "sources": ["forestay-raw:x.js"], "sourcesContent": [""], "mappings": "AAAA" + ";AAAA" * 8}
+_INLINE = "data:application/json;base64," + base64.b64encode(json.dumps(_FOREIGN).encode()).decode()
 
+
+@pytest.mark.parametrize(
+    "named",
+    ["", f"//# sourceMappingURL={_INLINE}", f"/*@ sourceMappingURL={_INLINE} */", "//# sourceMappingURL=index.js.map"],
+)
+def test_a_map_that_a_file_brings_moves_nothing_to_another_place(extension, named):
+    files = {"index.js": "import { run } from './run.js';\nexport default (pi) => {\nrun('a' + pi);\n};\n" + named}
+    files |= {"run.js": "export const run = eval;", "index.js.map": json.dumps(_FOREIGN)}
+    artifact, _ = compile_source(source(extension(files)))
+    (use,) = artifact.meta.forbidden_apis
+    assert (use.api, use.locations) == ("eval() with a dynamic string", (Location("index.js", 3, 1),))
+    document = json.loads(artifact.source_map)
+    contents = dict(zip(document["sources"], document["sourcesContent"], strict=True))
+    assert contents == {name: files[name] for name in ("run.js", "index.js")}
+    assert artifact.meta.warnings == ()
+
+
+def test_a_map_inline_is_the_same_map(extension):
     artifact = build(extension(NESTED))
     _, _, encoded = artifact.code_with_inline_map().partition(b"sourceMappingURL=data:application/json;base64,")
     assert base64.b64decode(encoded) == artifact.source_map
@@ -66,6 +102,31 @@ def test_a_place_that_the_map_does_not_know_stays_as_it_is_and_others_frames_are
     assert SourceMap(table).original(999) is None
     stack = "Error: x\n    at f (prelude.js:1:5)\n    at native\n    at index.js:999:1"
     assert [frame.place for frame in frames(stack, ENTRY_MODULE, table.decode())] == ["index.js:999:1"]
+
+
+def test_a_segment_of_a_source_that_there_is_not_leads_nowhere() -> None:
+    """`AAAA` is the first source, `ADAA` the one before it, `ACAA` the second."""
+    damaged = {"version": 3, "sources": ["a.ts"], "sourcesContent": ["x"], "mappings": "AAAA;ADAA;AEAA"}
+    table = SourceMap(json.dumps(damaged).encode())
+    assert [table.original(line) for line in (1, 2, 3)] == [Location("a.ts", 1, 1), None, None]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1",
+        "{}",
+        '{"sources":[],"mappings":[]}',
+        '{"sources":[1],"mappings":""}',
+        "[" * 9999,
+        '{"sources":["a.ts"],"mappings":"AAAA;AA!A"}',
+    ],
+)
+def test_what_is_no_map_costs_only_precision(text: str) -> None:
+    with pytest.raises(ValueError, match="source map"):
+        SourceMap(text.encode())
+    assert [frame.place for frame in frames("Error: x\n    at index.js:9:1", ENTRY_MODULE, text)] == ["index.js:9:1"]
 
 
 def test_a_source_is_taken_apart_once_for_many_errors() -> None:

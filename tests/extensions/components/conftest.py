@@ -14,18 +14,20 @@ from tests.extensions.components.guests import component
 from tests.extensions.dispatcher_world import World
 from wasmtime.component import Component
 
+from forestay.extensions.components.compile import described
 from forestay.extensions.components.guest import ComponentGuest
 from forestay.extensions.components.linked import LinkedComponent
 from forestay.extensions.components.native import native
+from forestay.extensions.components.outside import Compiled
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.manifest import SCHEMA, Manifest
 
 MANIFEST = Manifest(SCHEMA, "ext.test", "probe", "1.0.0", "1.0", "wasm", "probe.wasm")
 
 
-def machine_code(data: bytes) -> bytes:
+def machine_code(data: bytes) -> Compiled:
     """The compiled form, made in this process: the compiler's own process has tests of its own."""
-    return bytes(Component(native().engine, data).serialize())
+    return described(data, bytes(Component(native().engine, data).serialize()))
 
 
 class Running:
@@ -59,7 +61,7 @@ def running(tmp_path: Path) -> Run:
         guest = ComponentGuest(
             MANIFEST,
             digest,
-            lambda: LinkedComponent(made, machine_code(made)),
+            lambda: LinkedComponent(machine_code(made)),
             surroundings.dispatcher,
             report=lambda event, about: reports.append((event, about)),
             limits=limits or Limits(slice_ms=300),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.extensions.components.conftest import Run
-from tests.extensions.components.guests import importing
+from tests.extensions.components.conftest import Run, machine_code
+from tests.extensions.components.guests import component, importing
 
 from forestay.extensions.components import wasi
+from forestay.extensions.components.linked import Imports, LinkedComponent
 from forestay.kernel import ManualClock, Problem, SeededRandomness
 
 STREAMS = """
@@ -172,3 +173,16 @@ async def test_a_forged_host_call_type_is_refused(running: Run) -> None:
         with pytest.raises(Problem) as caught:
             await it.guest.call_tool("echo", {})
         assert "refused: pi:extension/host#call" in caught.value.message
+
+
+def test_components_that_import_the_same_share_their_answers() -> None:
+    def imports(data: bytes) -> Imports:
+        return LinkedComponent(machine_code(data)).imports
+
+    odd = importing(
+        '(import "evil:anything/at-all" (instance $x (export "f" (func))))',
+        '(core func $f (canon lower (func $x "f")))', "f", "(unreachable)", extra='(import "" "f" (func $f))',
+    )  # fmt: skip
+    plain, other = imports(component()), imports(odd)
+    assert imports(component(tool="(unreachable)")) is plain and imports(odd) is other
+    assert other is not plain and (plain.refused, other.refused) == ([], ["evil:anything/at-all#f"])

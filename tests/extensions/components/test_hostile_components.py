@@ -235,7 +235,7 @@ def test_machine_code_offered_as_a_component_is_refused() -> None:
     engine = wasmtime.Engine()
     for code in (
         bytes(wasmtime.Module(engine, wasmtime.wat2wasm("(module)")).serialize()),
-        compiled(component()),
+        compiled(component()).code,
     ):
         with pytest.raises(Problem) as caught:
             compiled(code)

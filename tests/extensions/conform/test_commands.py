@@ -9,7 +9,7 @@ from tests.extensions.conform.registry import LOADER_PACKAGE, Registry, tarball,
 from typer.testing import CliRunner
 
 from forestay import assets
-from forestay.cli.ext_compile import app
+from forestay.cli.ext import app
 from forestay.cli.output import take_flags
 
 pytestmark = pytest.mark.skipif(assets.npm_command() is None, reason="there is no npm here")

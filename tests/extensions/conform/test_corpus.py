@@ -47,11 +47,18 @@ def test_pinned_versions_carry_no_address():
             assert "resolved" not in item
 
 
+# Events of pi 1.5.0; the scenarios are played against the versions that `corpus/locks` pin.
+NEWER = {
+    "session_info_changed", "session_compact_failed", "context_with_system", "agent_settled", "ui_prompt_start",
+    "ui_prompt_end",
+}  # fmt: skip
+
+
 def test_scenarios_cover_every_event_and_enough_extensions():
     found = covered(read_scenarios(ROOT / "corpus" / "scenarios"))
     assert found["scenarios"] >= 60
     assert found["extensions"] >= 40
-    assert set(found["events"]) == set(EVENTS)
+    assert set(EVENTS) - set(found["events"]) == NEWER
 
 
 def test_differences_are_found_in_every_place():

@@ -25,8 +25,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     never: tuple[str, ...] = ()  # these words may be in no answer and in no record
     unrecorded: tuple[str, ...] = ()  # these may be in no record; the extension may well say them
     quotas: dict[str, int] = {}  # smaller ones than a host has
-    seconds: float = 1.0  # that the tool may take
     most_records: int = 10_000
+    patience: float = 60.0  # seconds that it may take where running out of time is no way to end
+
+    @property
+    def seconds(self) -> float:
+        """That it may take: little where running out of time is a way to end, else as much as it needs."""
+        return 1.0 if "extension_timeout" in self.problem else self.patience
 
 
 def tool(body: str, *, imports: str = "") -> str:
@@ -53,7 +58,7 @@ CP = "import cp from 'node:child_process';"
 LOOPS = [
     Case(name="endless-loop", code=tool("while (true) {}"), problem=TIMEOUT, evidence="extension.trap"),
     Case(name="endless-loop-at-load", code=load("while (true) {}"), do="load", problem=TIMEOUT),
-    Case(name="endless-microtasks", code=tool("const again = () => Promise.resolve().then(again); await again();"), problem=TIMEOUT),
+    Case(name="endless-microtasks", code=tool("const again = () => Promise.resolve().then(again); await again();"), problem=(*TIMEOUT, *MEMORY)),
     Case(name="endless-promise-chain", code=tool("for (;;) await null;"), problem=TIMEOUT),
     Case(name="endless-queue-microtask", code=tool("const f = () => queueMicrotask(f); f(); await new Promise(() => {});"), problem=TIMEOUT),
     Case(name="regex-bomb", code=tool("return say(/^(a+)+$/.test('a'.repeat(60) + '!'));"), problem=TIMEOUT),
@@ -196,24 +201,24 @@ REGISTRATIONS = [
 
 HOOKS = [
     Case(name="hook-that-throws-fails-closed", code=load("pi.on('tool_call', () => { throw new Error('broken'); });"), do="event", text='"block":true'),
-    Case(name="hook-that-never-answers", code=load("pi.on('tool_call', () => new Promise(() => {}));"), do="event", text='"block":true'),
-    Case(name="hook-that-loops", code=load("pi.on('tool_call', () => { for (;;) {} });"), do="event", text='"block":true'),
+    Case(name="hook-that-never-answers", code=load("pi.on('tool_call', () => new Promise(() => {}));"), do="event", text='"block":true', patience=1.0),
+    Case(name="hook-that-loops", code=load("pi.on('tool_call', () => { for (;;) {} });"), do="event", text='"block":true', patience=1.0),
     Case(name="hook-returns-nonsense", code=load("pi.on('tool_call', () => ({ block: 'maybe', reason: { a: 1 } }));"), do="event", text=""),
 ]
 
 HUGE = "'E'.repeat(6e6)"
 FLOODS = [
-    Case(name="exists-loop", code=tool("for (let i = 0; i < 4000; i++) { fs.existsSync('a'); if (i % 100 === 0) await new Promise((r) => setTimeout(r, 0)); } return say('done');", imports=FS), text="done", seconds=60.0, evidence="host_call.repeated", most_records=3_200),
-    Case(name="exists-loop-of-many-paths", code=tool("for (let i = 0; ; i++) fs.existsSync('a' + i);", imports=FS), problem=("quota_exceeded",), quotas={"evidence_mb": 1}, seconds=60.0, evidence="extension.stopped"),
-    Case(name="refused-writes-loop", code=tool("for (let i = 0; ; i++) try { fs.writeFileSync('a' + i, 'x'); } catch {}", imports=FS), problem=("quota_exceeded",), quotas={"evidence_mb": 1}, seconds=60.0, evidence="extension.stopped"),
-    Case(name="call-storm", code=tool("for (;;) fs.existsSync('a');", imports=FS), problem=("quota_exceeded",), quotas={"calls_per_second": 20}, seconds=60.0, evidence="extension.stopped"),
-    Case(name="async-call-storm", code=tool("for (;;) await fs.promises.access('a').catch(() => 0);", imports=FS), problem=("quota_exceeded",), quotas={"calls_per_second": 20}, seconds=60.0, evidence="extension.stopped"),
-    Case(name="log-flood", code=tool("for (;;) { pi.log('info', 'x'.repeat(4000)); await new Promise((r) => setTimeout(r, 0)); }"), problem=("quota_exceeded",), quotas={"log_mb": 1}, seconds=60.0, grants=("log",), evidence="extension.stopped"),
-    Case(name="console-flood", code=tool("for (;;) { console.log('x'.repeat(4000)); await new Promise((r) => setTimeout(r, 0)); }"), problem=("quota_exceeded",), quotas={"log_mb": 1}, seconds=60.0, grants=("log",), evidence="extension.stopped"),
-    Case(name="disk-flood", code=tool("for (let i = 0; ; i++) fs.writeFileSync('big' + i, 'x'.repeat(300000));", imports=FS), problem=("quota_exceeded",), quotas={"storage_mb": 1}, seconds=60.0, grants=("read", "write"), evidence="extension.stopped"),
-    Case(name="copy-flood", code=tool("fs.writeFileSync('big', 'x'.repeat(300000)); for (let i = 0; ; i++) fs.copyFileSync('big', 'big' + i);", imports=FS), problem=("quota_exceeded",), quotas={"storage_mb": 1}, seconds=60.0, grants=("read", "write"), evidence="extension.stopped"),
-    Case(name="session-flood", code=tool("for (;;) pi.appendEntry('x', 'x'.repeat(100000)), await new Promise((r) => setTimeout(r, 0));"), problem=("quota_exceeded",), quotas={"session_mb": 1}, seconds=60.0, grants=("session",), evidence="extension.stopped"),
-    Case(name="notice-flood", code=tool("for (;;) ctx.ui.notify('x'.repeat(100000)), await new Promise((r) => setTimeout(r, 0));"), problem=("quota_exceeded",), quotas={"session_mb": 1}, seconds=60.0, grants=("ui",), evidence="extension.stopped"),
+    Case(name="exists-loop", code=tool("for (let i = 0; i < 4000; i++) { fs.existsSync('a'); if (i % 100 === 0) await new Promise((r) => setTimeout(r, 0)); } return say('done');", imports=FS), text="done", evidence="host_call.repeated", most_records=3_200),
+    Case(name="exists-loop-of-many-paths", code=tool("for (let i = 0; ; i++) fs.existsSync('a' + i);", imports=FS), problem=("quota_exceeded",), quotas={"evidence_mb": 1}, evidence="extension.stopped"),
+    Case(name="refused-writes-loop", code=tool("for (let i = 0; ; i++) try { fs.writeFileSync('a' + i, 'x'); } catch {}", imports=FS), problem=("quota_exceeded",), quotas={"evidence_mb": 1}, evidence="extension.stopped"),
+    Case(name="call-storm", code=tool("for (;;) fs.existsSync('a');", imports=FS), problem=("quota_exceeded",), quotas={"calls_per_second": 20}, evidence="extension.stopped"),
+    Case(name="async-call-storm", code=tool("for (;;) await fs.promises.access('a').catch(() => 0);", imports=FS), problem=("quota_exceeded",), quotas={"calls_per_second": 20}, evidence="extension.stopped"),
+    Case(name="log-flood", code=tool("for (;;) { pi.log('info', 'x'.repeat(4000)); await new Promise((r) => setTimeout(r, 0)); }"), problem=("quota_exceeded",), quotas={"log_mb": 1}, grants=("log",), evidence="extension.stopped"),
+    Case(name="console-flood", code=tool("for (;;) { console.log('x'.repeat(4000)); await new Promise((r) => setTimeout(r, 0)); }"), problem=("quota_exceeded",), quotas={"log_mb": 1}, grants=("log",), evidence="extension.stopped"),
+    Case(name="disk-flood", code=tool("for (let i = 0; ; i++) fs.writeFileSync('big' + i, 'x'.repeat(300000));", imports=FS), problem=("quota_exceeded",), quotas={"storage_mb": 1}, grants=("read", "write"), evidence="extension.stopped"),
+    Case(name="copy-flood", code=tool("fs.writeFileSync('big', 'x'.repeat(300000)); for (let i = 0; ; i++) fs.copyFileSync('big', 'big' + i);", imports=FS), problem=("quota_exceeded",), quotas={"storage_mb": 1}, grants=("read", "write"), evidence="extension.stopped"),
+    Case(name="session-flood", code=tool("for (;;) pi.appendEntry('x', 'x'.repeat(100000)), await new Promise((r) => setTimeout(r, 0));"), problem=("quota_exceeded",), quotas={"session_mb": 1}, grants=("session",), evidence="extension.stopped"),
+    Case(name="notice-flood", code=tool("for (;;) ctx.ui.notify('x'.repeat(100000)), await new Promise((r) => setTimeout(r, 0));"), problem=("quota_exceeded",), quotas={"session_mb": 1}, grants=("ui",), evidence="extension.stopped"),
 ]
 
 GIANTS = [

@@ -12,6 +12,7 @@ from tests.extensions.hostile.cases import BUILDS, CASES, LOOPS, Case
 
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.extensions import Extensions
+from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.settings import Settings
 from forestay.kernel import ExtensionConfig, ExtensionQuotas, Ledger, Problem, canonical
 
@@ -58,7 +59,7 @@ class Attack:
                     environ=ENVIRON,
                     config=ExtensionConfig(quotas=ExtensionQuotas(**self.case.quotas)),
                     deadline=self.case.seconds,
-                    limits=Limits(memory_mb=64, slice_ms=700),
+                    limits=Limits(memory_mb=64, slice_ms=int(700 * self.case.seconds)),
                 ),
             ) as suite:
                 await suite.load(self.folder / "neighbour")
@@ -118,3 +119,11 @@ def test_a_hostile_extension_ends_well(case: Case, tmp_path: Path) -> None:
 def test_there_are_at_least_sixty() -> None:
     assert len(CASES) >= 60
     assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("name", ["disk-flood", "copy-flood"])
+def test_a_quota_holds_before_the_loop_has_a_turn(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JavaScriptGuest, "stop", lambda guest, problem: None)
+    attack = Attack(next(case for case in CASES if case.name == name), tmp_path)
+    asyncio.run(attack.run())
+    assert attack.problem is not None and attack.problem.key == "quota_exceeded", attack.said

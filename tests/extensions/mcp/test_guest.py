@@ -65,7 +65,7 @@ def test_a_server_that_nobody_approved_gets_no_guest(tmp_path: Path) -> None:
     config = configured(tmp_path, "good")
     for approved in (None, "sha256:" + "0" * 64):
         with pytest.raises(Problem) as refused:
-            ServerLoader(None, None, None).guest(config, ServerStanding(approved), None, None, None)  # type: ignore[arg-type]
+            ServerLoader(None, None, None, None, None, None).guest(config, ServerStanding(approved), None, None, None)  # type: ignore[arg-type]
         assert refused.value.key == "server_unapproved"
 
 

@@ -48,6 +48,8 @@ def used(
     ui: Ui | None = None,
     model: Model | None = None,
     max_model_tokens: int = 1_000_000,
+    data: Path | None = None,
+    back: str = "http://127.0.0.1:8787/signed-in",
     **entry: Any,
 ) -> list[Record]:
     """Do `work` with the approved server; what the ledger has of it afterwards."""
@@ -56,7 +58,7 @@ def used(
     config = configured(project, mode, **entry)
     standing = ServerStanding(config.fingerprint, {item.name: item for item in pinned})
     limits = ExtensionConfig(ExtensionPolicy(max_model_tokens=max_model_tokens))
-    settings = Settings(config=limits, environ=environ or ENVIRON, model=model)
+    settings = Settings(config=limits, environ=environ or ENVIRON, model=model, data=data, sign_in_url=back)
 
     async def go() -> list[Record]:
         async with Ledger.open(folder / "l.db") as ledger:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from forestay.kernel.ledger import Ledger, Projection
-from forestay.kernel.ledger.postgres_server import Database, PgServer, table
+from forestay.kernel.ledger.postgres_dialect import Database, table
+from forestay.kernel.ledger.postgres_server import PgServer
 from forestay.kernel.ledger.projections import _TABLE, Page, build
 from tests.postgres import new_ledger
 

@@ -1,22 +1,16 @@
-"""A clock that does not jump while the ledger's threads work: a slow disk must not look like time that passed.
-
-The tests that open their ledger here run on SQLite, and with FORESTAY_TEST_LEDGER=postgres on a real PostgreSQL.
-"""
+"""A clock that does not jump while the ledger's threads work: a slow disk must not look like time that passed."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from forestay.kernel import Append, ManualClock, Record
-from forestay.kernel.ledger.postgres import PgLedger
 from forestay.kernel.ledger.projections import Database
 from forestay.kernel.ledger.sqlite import SqliteLedger
 from forestay.kernel.ledger.table_ledger import TableLedger
-from tests.postgres import address_of
+from tests.kernel.ledger.at_path import LedgerAtPath
+from tests.postgres import ON_POSTGRES
 
 T = TypeVar("T")
 
@@ -26,9 +20,9 @@ class PatientClock(ManualClock):
         super().__init__(*arguments, **{"threshold": 0.002, **options})
         self.in_flight = 0
 
-    def advance(self, seconds: float) -> None:
+    def jump(self, seconds: float) -> None:
         if not self.in_flight:
-            super().advance(seconds)
+            super().jump(seconds)
 
 
 class _Counted(TableLedger):
@@ -57,15 +51,8 @@ class _CountedSqlite(_Counted, SqliteLedger):
     pass
 
 
-class _CountedPg(_Counted, PgLedger):
-    """The path of the file that it would be names its schema."""
-
-    @classmethod
-    def open(cls, address: Path | str, **options: Any) -> Self:
-        name = hashlib.sha256(str(address).encode()).hexdigest()[:16]
-        return cls(address_of(f"at_{name}"), **options)
+class _CountedPg(_Counted, LedgerAtPath):
+    pass
 
 
-CountedLedger: type[_CountedSqlite | _CountedPg] = (
-    _CountedPg if os.environ.get("FORESTAY_TEST_LEDGER") == "postgres" else _CountedSqlite
-)
+CountedLedger: type[_CountedSqlite | _CountedPg] = _CountedPg if ON_POSTGRES else _CountedSqlite

@@ -16,6 +16,7 @@ import pytest
 
 from forestay.kernel.ledger import Draft, Ledger
 from forestay.kernel.problems import Problem
+from tests.kernel.ledger.tampering import unlock
 
 FULL_DISK = """
 import asyncio, resource, signal, sys
@@ -157,6 +158,7 @@ async def test_l9_a_record_that_cannot_be_read_holds_nobody_to_what_was_there_th
     async with Ledger.open(path) as ledger:
         await ledger.append("run/a", [Draft("t", number) for number in range(3)])
     with sqlite3.connect(path) as db:
+        unlock(db)
         db.execute("UPDATE records SET payload = ? WHERE seq = 1", (b'{"cut',))
     db.close()
     async with Ledger.open(path) as ledger:

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from forestay.kernel import canonical
 from forestay.kernel.clock import ManualClock
 from forestay.kernel.ids import Ids
 from forestay.kernel.ledger import Append, Draft, Head, Ledger, Record, Transaction
-from forestay.kernel.ledger.records import hash_of
+from forestay.kernel.ledger.records import GENESIS, hash_of
 from forestay.kernel.problems import Problem
 from tests.kernel.ledger.conftest import Address
 
@@ -321,3 +323,16 @@ async def test_export_and_import_carry_the_chain(address: Address) -> None:
         assert await empty.streams() == {}  # nothing of it went in
         with pytest.raises(Problem):
             await empty.import_lines([b"not json"])
+
+
+@pytest.mark.parametrize("made_up", [{"ts": 2**63}, {"ts": -(2**63)}, {"type": "no type"}, {"id": "a\0b"}])
+async def test_a_record_that_no_ledger_writes_is_not_taken_in_though_its_hash_is_right(
+    address: Address, made_up: dict[str, Any]
+) -> None:
+    plain = Record("run/a", 0, "i", "a.b", 1, {}, {}, GENESIS.hex(), "")
+    record = msgspec.structs.replace(plain, **made_up)
+    line = canonical.encode(msgspec.structs.replace(record, hash=hash_of(record).hex()))
+    async with Ledger.open(address("a")) as ledger:
+        with pytest.raises(Problem) as caught:
+            await ledger.import_lines([line])
+        assert caught.value.key == "schema_mismatch" and await ledger.streams() == {}

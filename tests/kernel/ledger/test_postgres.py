@@ -13,10 +13,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from forestay.kernel.ledger import Append, Draft, Ledger, Record, Transaction, postgres_writer
+from forestay.kernel.ledger import Append, Draft, Ledger, Record, Transaction, postgres_batch, postgres_writer
 from forestay.kernel.ledger.postgres import PgLedger
+from forestay.kernel.ledger.postgres_dialect import Connection
 from forestay.kernel.ledger.postgres_hints import Hints
-from forestay.kernel.ledger.postgres_server import Connection, PgServer
+from forestay.kernel.ledger.postgres_server import PgServer
 from forestay.kernel.problems import Problem
 from tests.postgres import new_ledger, server_address
 
@@ -242,6 +243,7 @@ async def test_positions_go_on_rising_after_a_restore(address: str) -> None:
     async with Ledger.open(address) as ledger:
         await ledger.append("run/a", one(0))
     with beside(address) as other:
+        other.execute("DROP TRIGGER records_stay ON records")  # a restore writes them anew
         other.execute("UPDATE records SET pos = pos + (CAST(1 AS BIGINT) << 45)")
     async with Ledger.open(address) as ledger:
         await ledger.append("run/a", one(1))
@@ -284,7 +286,7 @@ async def test_more_streams_than_the_server_has_locks_for(address: str, monkeypa
 async def test_a_transaction_with_too_many_records_is_refused_whole(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_writer, "PLACES", 2)
+    monkeypatch.setattr(postgres_batch, "PLACES", 2)
     async with Ledger.open(address) as ledger:
         with pytest.raises(Problem) as caught:
             await ledger.append("run/a", one() * 5)
@@ -310,7 +312,7 @@ def test_a_wrong_address_is_a_problem_that_keeps_the_password(wrong: str, key: s
 async def test_a_schema_of_a_newer_version_is_refused(address: str) -> None:
     Ledger.open(address).close()
     with beside(address) as other:
-        other.execute("INSERT INTO migrations VALUES (999)")
+        other.execute("INSERT INTO migrations VALUES (999, 998)")
     with pytest.raises(Problem) as caught:
         Ledger.open(address)
     assert caught.value.key == "migration_unsupported"

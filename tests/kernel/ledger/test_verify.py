@@ -11,6 +11,7 @@ import pytest
 from forestay.kernel.ledger import Draft, Ledger
 from forestay.kernel.ledger.postgres_server import PgServer
 from tests.kernel.ledger.conftest import Address
+from tests.kernel.ledger.tampering import change
 
 
 async def _filled(path: Path | str) -> None:
@@ -36,15 +37,19 @@ async def test_any_flipped_byte_of_a_payload_is_found_and_named(tmp_path: Path) 
             assert [(fault.stream, fault.seq) for fault in faults] == [("run/a", number)], (number, offset)
 
 
-def change(path: Path | str, sql: str) -> None:
-    """Do what only one who has the database can do."""
-    if isinstance(path, Path):
-        with contextlib.closing(sqlite3.connect(path)) as file:
-            file.execute(sql)
-            file.commit()
-        return
-    with PgServer(path, lock_timeout=1).connect() as connection:
-        connection.execute(sql.replace("zeroblob(32)", "'\\x00'").replace("x'7b7d'", "'\\x7b7d'"))
+@pytest.mark.parametrize("sql", ["UPDATE records SET type = 'u'", "DELETE FROM records WHERE seq = 3"])
+async def test_the_database_refuses_to_change_a_record(address: Address, sql: str) -> None:
+    path = address("l")
+    await _filled(path)
+    with pytest.raises(Exception, match="append-only"):
+        if isinstance(path, Path):
+            with contextlib.closing(sqlite3.connect(path)) as file:
+                file.execute(sql)
+        else:
+            with PgServer(path, lock_timeout=1).connect() as connection:
+                connection.execute(sql)
+    async with Ledger.open(path) as ledger:
+        assert (await ledger.verify()).ok
 
 
 @pytest.mark.parametrize(

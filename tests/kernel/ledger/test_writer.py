@@ -10,8 +10,10 @@ from random import Random
 
 import pytest
 
-from forestay.kernel.ledger import Append, Draft, Ledger, sqlite_writer
+from forestay.kernel.ledger import Append, Draft, Ledger
+from forestay.kernel.ledger.records import Record
 from forestay.kernel.ledger.sqlite import SqliteLedger
+from forestay.kernel.ledger.sqlite_writer import SqliteWriter
 from forestay.kernel.problems import Problem
 from tests.kernel.ledger.conftest import Address
 
@@ -34,10 +36,10 @@ async def test_a_loop_goes_on_while_another_process_writes(tmp_path: Path) -> No
 
 async def test_the_log_of_sqlite_does_not_grow_without_end(tmp_path: Path) -> None:
     async with SqliteLedger.open(tmp_path / "l.db") as ledger:
-        for _ in range(sqlite_writer._CHECKPOINT_COMMITS * 4):
+        for _ in range(SqliteWriter.checkpoint_commits * 4):
             await ledger.append("run/a", one(text="x" * 2000))
         size = (tmp_path / "l.db-wal").stat().st_size
-        assert size < sqlite_writer._CHECKPOINT_COMMITS * 2 * 8 * 4096
+        assert size < SqliteWriter.checkpoint_commits * 2 * 8 * 4096
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -108,3 +110,34 @@ async def test_what_is_waiting_is_written_when_the_ledger_closes(address: Addres
     with pytest.raises(Problem) as caught:
         await ledger.append("run/a", one())
     assert caught.value.key == "ledger_closed"
+
+
+@pytest.mark.parametrize("end", ["commit", "write_now", "close"])
+async def test_what_is_submitted_for_later_is_written_in_front_of_what_comes_next(tmp_path: Path, end: str) -> None:
+    ledger = Ledger.open(tmp_path / "l.db")
+    waiting = ledger.submit(Append("run/a", one(1)), later=True)
+    assert await ledger.read("run/a") == [], "nothing was written yet"
+    if end == "commit":
+        await ledger.append("run/b", one(2))
+        assert waiting.done(), "it came first"
+    elif end == "write_now":
+        ledger.write_now()
+    else:
+        await asyncio.to_thread(ledger.close)
+    (written,) = await asyncio.to_thread(waiting.result, 60)
+    assert (written.stream, written.seq) == ("run/a", 0)
+    ledger.close()
+
+
+async def test_who_watches_and_fails_stops_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told: list[int] = []
+
+    def watch(records: list[Record], _seconds: float) -> None:
+        told.append(len(records))
+        raise ValueError("no")
+
+    async with SqliteLedger.open(tmp_path / "l.db") as ledger:
+        ledger.observe(watch)
+        assert [(await ledger.append("run/a", one()))[0].seq for _ in range(3)] == [0, 1, 2]
+    assert told == [1]
+    assert "not told of commits any more" in caplog.text

@@ -50,9 +50,10 @@ function merge(list, fresh, whole) {
 let asked = 0;
 let shown = 0;
 
-async function refresh(whole) {
+// `query` asks for a page that has only some of the parts.
+async function refresh(whole, query = location.search) {
   const turn = ++asked;
-  const answer = await fetch(location.pathname + location.search, { credentials: "same-origin" });
+  const answer = await fetch(location.pathname + query, { credentials: "same-origin" });
   if (!answer.ok || answer.redirected) return false;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   if (turn < shown) return true;

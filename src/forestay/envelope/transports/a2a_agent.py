@@ -2,17 +2,27 @@
 
 A message names the operation in a data part: `{"operation": …, "parameters": {…}}`. The task goes through the states
 of `a2a_tasks`; its artifact holds the envelope as a data part when the client activated the LAFS extension, and the
-plain result when it did not.
+plain result when it did not. Where the agent says what plain text means (`Spoken`), a message may be text as well, and
+its answer is text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import traceback
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from typing import Any, Final
 
 import msgspec
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
-from a2a.helpers.proto_helpers import get_data_parts, new_data_part, new_task_from_user_message, new_text_part
+from a2a.helpers.proto_helpers import (
+    get_data_parts,
+    get_text_parts,
+    new_data_part,
+    new_task_from_user_message,
+    new_text_part,
+)
 from a2a.server.agent_execution import AgentExecutor, RequestContext, SimpleRequestContextBuilder
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
@@ -43,7 +53,7 @@ from forestay.envelope.transports.operations import Operations, Said
 from forestay.envelope.transports.protobuf import whole_numbers
 from forestay.envelope.types import MEDIA_TYPE, SCHEMA_URL, Envelope
 from forestay.envelope.validate import decode
-from forestay.kernel import Problem
+from forestay.kernel import Problem, one_line
 
 EXTENSION: Final = "https://lafs.dev/extensions/envelope/v1"
 EXTENSION_REQUIRED: Final = -32008
@@ -57,6 +67,18 @@ class Negotiation(msgspec.Struct, frozen=True):
     activated: list[str]
     unsupported: list[str]
     missing_required: list[str]
+
+
+class Spoken(msgspec.Struct, frozen=True):
+    """What plain text means: a call of `operation` with the text as `parameter`; `text` words its result.
+
+    `heard` answers a text in a context as it is written, for who wants words and no envelope.
+    """
+
+    operation: str
+    parameter: str
+    text: Callable[[Any], str]
+    heard: Callable[[str, str], AsyncGenerator[str, None]] | None = None
 
 
 def negotiate(requested: Iterable[str], offered: Iterable[AgentExtension]) -> Negotiation:
@@ -80,8 +102,9 @@ def agent_card(
     url: str,
     required: bool = False,
     context_ledger: bool = False,
+    spoken: bool = False,
 ) -> AgentCard:
-    """The card: one skill per operation, and the LAFS extension with what it offers here."""
+    """The card: one skill per operation, and the LAFS extension with what it offers here; `spoken` agents take text."""
     extension = AgentExtension(
         uri=EXTENSION,
         description="Answers are LAFS envelopes.",
@@ -103,17 +126,37 @@ def agent_card(
         version=version,
         supported_interfaces=[AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")],
         capabilities=AgentCapabilities(streaming=True, push_notifications=False, extensions=[extension]),
-        default_input_modes=["application/json"],
-        default_output_modes=[MEDIA_TYPE, "application/json"],
+        default_input_modes=["application/json", *(["text/plain"] if spoken else [])],
+        default_output_modes=[MEDIA_TYPE, "application/json", *(["text/plain"] if spoken else [])],
         skills=skills,
     )
 
 
-def agent_routes(operations: Operations, card: AgentCard, *, rpc_url: str = "/a2a") -> list[Route]:
-    """The card at its well-known path, and the JSON-RPC endpoint with its streaming."""
+class Brief(logging.Filter):
+    """The library logs each request that it refuses with a trace and with what the caller sent: here it is one line of
+    bounded length, which can neither fill a disk nor command a terminal."""
+
+    most = 300
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if record.exc_info and (error := record.exc_info[1]) is not None:
+            frame = next(reversed(traceback.extract_tb(error.__traceback__)), None)
+            text += f": {type(error).__name__}" + (f" at {frame.name}, line {frame.lineno}" if frame else "")
+        record.msg, record.args, record.exc_info, record.exc_text = one_line(text)[: self.most], (), None, None
+        return True
+
+
+logging.getLogger("a2a.server.routes.jsonrpc_dispatcher").addFilter(Brief())
+
+
+def agent_routes(
+    operations: Operations, card: AgentCard, *, rpc_url: str = "/a2a", spoken: Spoken | None = None
+) -> list[Route]:
+    """The card at its well-known path, and the JSON-RPC endpoint with its streaming; `spoken` is what text means."""
     store = InMemoryTaskStore()
     handler = DefaultRequestHandler(
-        agent_executor=OperationExecutor(operations, card),
+        agent_executor=OperationExecutor(operations, card, spoken),
         task_store=store,
         agent_card=card,
         request_context_builder=SimpleRequestContextBuilder(should_populate_referred_tasks=True, task_store=store),
@@ -125,9 +168,10 @@ def agent_routes(operations: Operations, card: AgentCard, *, rpc_url: str = "/a2
 class OperationExecutor(AgentExecutor):
     """Does what a message asks for and publishes the task's states and its artifact."""
 
-    def __init__(self, operations: Operations, card: AgentCard) -> None:
+    def __init__(self, operations: Operations, card: AgentCard, spoken: Spoken | None = None) -> None:
         self._operations = operations
         self._card = card
+        self._spoken = spoken
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         task, message = context.current_task, context.message
@@ -139,14 +183,17 @@ class OperationExecutor(AgentExecutor):
         try:
             contexts = {other.id: other.context_id for other in context.related_tasks}
             check_references(message.reference_task_ids, task.context_id, contexts)
-            name, parameters = wanted(message)
+            name, parameters, spoken = wanted(message, self._spoken)
         except Problem as problem:
             said = self._operations.refuse("a2a.message", problem, transport="http")
             await progress.move("REJECTED" if progress.state == "SUBMITTED" else "FAILED", self._part(said, context))
             return
         await progress.move("WORKING")
+        if spoken is not None and spoken.heard is not None and EXTENSION not in self._activated(context):
+            await _speak(progress, spoken.heard(parameters[spoken.parameter], task.context_id))
+            return
         said = await self._operations.call(name, parameters, transport="http", session_id=task.context_id)
-        part = self._part(said, context)
+        part = self._part(said, context, spoken)
         await progress.artifact(part, activated=self._activated(context))
         await progress.move(end_of(said), None if said.problem is None else part)
 
@@ -159,15 +206,35 @@ class OperationExecutor(AgentExecutor):
         call = context.call_context
         return negotiate(call.requested_extensions, self._card.capabilities.extensions).activated
 
-    def _part(self, said: Said, context: RequestContext) -> Part:
-        """The envelope for who asked for it; otherwise the result, or the error's words."""
+    def _part(self, said: Said, context: RequestContext, spoken: Spoken | None = None) -> Part:
+        """The envelope for who asked for it; otherwise the result, or its words, or the error's."""
         if EXTENSION in self._activated(context):
             part = new_data_part(said.shown, media_type=MEDIA_TYPE)
             part.metadata.update({"x-content-type": MEDIA_TYPE})
             return part
         if said.problem is not None:
             return new_text_part(said.problem.as_lafs()["message"])
+        if spoken is not None:
+            return new_text_part(spoken.text(said.envelope.result))
         return new_data_part(said.envelope.result, media_type="application/json")
+
+
+async def _speak(progress: Progress, words: AsyncGenerator[str, None]) -> None:
+    """Publish an answer as it is written: pieces of one artifact. A failure is the status's message."""
+    waiting: str | None = None
+    async with aclosing(words):
+        try:
+            async for piece in words:
+                if waiting is not None:
+                    await progress.piece(waiting, last=False)
+                waiting = piece
+        except Problem as problem:
+            if waiting is not None:
+                await progress.piece(waiting, last=True)
+            await progress.move("FAILED", new_text_part(problem.as_lafs()["message"]))
+            return
+    await progress.piece(waiting or "", last=True)
+    await progress.move("COMPLETED")
 
 
 class Progress:
@@ -176,11 +243,19 @@ class Progress:
     def __init__(self, updater: TaskUpdater, state: State) -> None:
         self._updater = updater
         self.state: State = state
+        self._pieces = 0
 
     async def move(self, to: State, part: Part | None = None) -> None:
         self.state = advance(self.state, to)
         message = None if part is None else self._updater.new_agent_message([part])
         await self._updater.update_status(_STATES[to], message)
+
+    async def piece(self, text: str, *, last: bool) -> None:
+        """A piece of the artifact `answer`."""
+        begun, self._pieces = self._pieces > 0, self._pieces + 1
+        await self._updater.add_artifact(
+            [new_text_part(text)], artifact_id="answer", name="answer", append=begun, last_chunk=last
+        )
 
     async def artifact(self, part: Part, *, activated: list[str]) -> None:
         if is_terminal(self.state):
@@ -196,13 +271,16 @@ def end_of(said: Said) -> State:
     return "AUTH_REQUIRED" if said.problem.row.action == "authenticate" else "FAILED"
 
 
-def wanted(message: Message) -> tuple[str, dict[str, Any]]:
-    """The operation that a message asks for."""
+def wanted(message: Message, spoken: Spoken | None = None) -> tuple[str, dict[str, Any], Spoken | None]:
+    """The operation that a message asks for; and how its result is worded, where the message was plain text."""
     for data in get_data_parts(message.parts):
         if isinstance(data, dict) and isinstance(data.get("operation"), str):
             parameters = whole_numbers(data.get("parameters", {}))
             if isinstance(parameters, dict):
-                return data["operation"], parameters
+                return data["operation"], parameters, None
+    text = "\n".join(get_text_parts(message.parts)).strip()
+    if spoken is not None and text:
+        return spoken.operation, {spoken.parameter: text}, spoken
     raise Problem(
         "schema_mismatch",
         "The message names no operation.",

@@ -4,6 +4,8 @@
 2. A virtual module becomes a property read at run time, so a name it lacks is `undefined` (P3).
 3. A file outside the extension's folder and its packages stops the build (P11); so does an import from the network.
 4. The output depends on contents and on places relative to the folder, never on where the folder is.
+5. A place in the map is a place in a file that was read here. A file that brings a source map of its own could name any
+   other, also one of the platform, where nothing is looked for: such a map is not read.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ import msgspec
 
 from forestay import assets
 from forestay.extensions.compiler import esbuild, module_location, rewrite, subpaths, virtual_modules
+from forestay.extensions.compiler.scan import read
 from forestay.extensions.compiler.scan.pure import PURE_MEMBERS
-from forestay.extensions.compiler.scan.uses import scan_text
+from forestay.extensions.compiler.scan.syntax import Dialect
 from forestay.extensions.compiler.source import Source
 from forestay.kernel import Problem
 
@@ -36,6 +39,8 @@ _FLAGS = [
     "--log-level=silent", "--log-limit=0", "--tree-shaking=true", f"--define:import.meta={module_location.META}",
     f"--define:require.resolve={module_location.RESOLVE}", f"--define:require.cache={module_location.CACHE}",
 ]  # fmt: skip
+# The last map that a file names is the one that counts, and one without sources is none.
+_NO_MAP = b'\n//# sourceMappingURL=data:application/json,{"version":3}'
 _MAX_FILE = 32 * 1024 * 1024
 
 
@@ -56,6 +61,11 @@ class Input(msgspec.Struct, frozen=True):
     contents: bytes
     loader: str
     bytes_in_output: int = 0
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """What the scanner reads it as; None for what is no script."""
+        return self.loader if self.loader in ("js", "jsx", "ts", "tsx") else None  # type: ignore[return-value]
 
 
 class Bundle(msgspec.Struct, frozen=True):
@@ -120,6 +130,7 @@ class _Session:
         self.imports: list[Import] = []
         self.kinds: dict[tuple[str, str], set[str]] = {}
         self.prefixes: dict[str, int] = {}
+        self.packages: dict[str, Path] = {}
 
     def run(self) -> dict[str, Any]:
         plugin = esbuild.Plugin(
@@ -197,9 +208,9 @@ class _Session:
         """The computing part of a forbidden module, for a file that takes nothing else from it."""
         name = rewrite.node_builtin(specifier)
         item = self.inputs.get(self._name(importer))
-        if name not in PURE_MEMBERS or item is None or item.loader not in ("js", "jsx", "ts", "tsx"):
+        if name not in PURE_MEMBERS or item is None or item.dialect is None:
             return None
-        findings = scan_text(item.name, item.contents, item.loader)  # type: ignore[arg-type]
+        findings = read(item.name, item.contents, item.dialect).findings
         asked = [finding for finding in findings if finding.module == name]
         return f"pi:node/{name}_computing" if asked and all(f.rule.severity == "flagged" for f in asked) else None
 
@@ -231,7 +242,13 @@ class _Session:
         return {"contents": line.encode(), "loader": "js", "resolveDir": str(self.source.root)}
 
     def _load_package(self, ask: dict[str, Any]) -> dict[str, Any]:
-        return {"contents": assets.asset(ask["path"]).read_bytes(), "loader": "js"}
+        package, _, rest = ask["path"].partition("/")
+        if package not in self.packages:  # where it lies is looked up once, not for each of its hundreds of files
+            self.packages[package] = assets.asset(package)
+        path = self.packages[package] / rest
+        if not path.is_file():
+            path = assets.asset(ask["path"])  # which tells that it is gone
+        return {"contents": path.read_bytes(), "loader": "js"}
 
     def _load_file(self, ask: dict[str, Any]) -> dict[str, Any]:
         path = Path(ask["path"])
@@ -252,7 +269,8 @@ class _Session:
         prepared = module_location.place(contents, name, loader, path.suffix)
         if prepared.prefix:
             self.prefixes[name] = prepared.prefix
-        return {"contents": prepared.contents, "loader": loader, "resolveDir": str(path.parent)}
+        own_map = _NO_MAP if b"sourceMappingURL" in contents else b""
+        return {"contents": prepared.contents + own_map, "loader": loader, "resolveDir": str(path.parent)}
 
     def _is_inside(self, path: Path) -> bool:
         """Inside the extension's folder, or inside the `node_modules` that the extension itself is installed in."""

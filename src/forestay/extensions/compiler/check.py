@@ -9,14 +9,12 @@ import msgspec
 from forestay.extensions.compiler.artifact import ENTRY_MODULE, ApiUse, Location
 from forestay.extensions.compiler.bundle import Bundle
 from forestay.extensions.compiler.rewrite import node_builtin
-from forestay.extensions.compiler.scan import rules
-from forestay.extensions.compiler.scan.uses import Finding, scan_text
+from forestay.extensions.compiler.scan import Finding, read, read_bundle, rules
 from forestay.extensions.compiler.sourcemap import SourceMap
 from forestay.extensions.compiler.virtual_modules import PACKAGE
 from forestay.kernel import canonical
 
 Verdict = Literal["compatible", "warning", "blocked"]
-_SCRIPTS = ("js", "jsx", "ts", "tsx")
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -47,9 +45,9 @@ def _sources(bundle: Bundle) -> list[Finding]:
     asked = {(item.importer, node_builtin(item.specifier)) for item in bundle.imports}
     found: list[Finding] = []
     for item in bundle.inputs:
-        if item.loader not in _SCRIPTS or not (item.bytes_in_output or _is_own(item.name)):
+        if item.dialect is None or not (item.bytes_in_output or _is_own(item.name)):
             continue
-        for finding in scan_text(item.name, item.contents, item.loader):  # type: ignore[arg-type]
+        for finding in read(item.name, item.contents, item.dialect).findings:
             if finding.rule is rules.UNPARSED and not _is_own(item.name):
                 continue  # the bundle holds the same code, and is parsed as a whole
             # The bundler knows which imports are only types; what it never asked for is not in the program.
@@ -62,8 +60,8 @@ def _sources(bundle: Bundle) -> list[Finding]:
 def _bundle(bundle: Bundle) -> list[Finding]:
     source_map: SourceMap | None = None
     found: list[Finding] = []
-    for finding in scan_text(ENTRY_MODULE, bundle.code, "js"):
-        if finding.module or finding.rule is rules.DYNAMIC_MODULE:
+    for finding in read_bundle(ENTRY_MODULE, bundle.code):
+        if (finding.module and not finding.is_in_text) or finding.rule is rules.DYNAMIC_MODULE:
             continue  # imports are told by the sources, where they have a place
         source_map = source_map or SourceMap(bundle.source_map)
         place = source_map.original(finding.location.line, finding.location.column)

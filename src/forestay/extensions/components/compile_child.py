@@ -5,10 +5,10 @@ from __future__ import annotations
 import resource
 import sys
 
-from wasmtime import WasmtimeError
+from wasmtime import Engine, Module, WasmtimeError
 from wasmtime.component import Component
 
-from forestay.extensions.components.native import engine
+from forestay.extensions.components.native import engine, module_settings
 
 DONE, REFUSED = b"+", b"-"
 _MEMORY = 6 * 1024 * 1024 * 1024  # of addresses, most of them never touched
@@ -30,7 +30,11 @@ def confine(seconds: int) -> None:
 def main() -> None:
     confine(int(sys.argv[1]))
     try:
-        answer = DONE + Component(engine(), sys.stdin.buffer.read()).serialize()
+        data = sys.stdin.buffer.read()
+        if sys.argv[2] == "module":
+            answer = DONE + Module(Engine(module_settings()), data).serialize()
+        else:
+            answer = DONE + Component(engine(), data).serialize()
     except (WasmtimeError, MemoryError) as error:
         answer = REFUSED + str(error).encode()[:400]
     sys.stdout.buffer.write(answer)

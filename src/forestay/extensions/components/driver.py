@@ -3,23 +3,32 @@
 E1  Calls are done in the order in which they were asked, one at a time: a component cannot be entered twice.
 E2  A call ends: with its answer, a trap, or a Problem when its time is over. How long a person takes is not its time.
 E3  After a trap, or a call that could not be ended in time, the instance is not entered again (P13).
+E4  A call whose like has been short begins on the event loop's own thread, and goes on on another one when a tick of
+    the epoch finds it there after `AT_ONCE`, or when it asks the host for more than a look (`HostCalls.is_quick`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
-from forestay.extensions.components.host_calls import read_request, refused, write_answer
+from forestay.extensions.components import fibers
+from forestay.extensions.components.host_calls import Asked, answer_of, read_request, refused
 from forestay.extensions.components.instance import Instance
+from forestay.extensions.components.pace import Pace
+from forestay.extensions.components.traced import Traced
 from forestay.extensions.components.values import Answer, Argument
 from forestay.extensions.engine.owner import Owner
 from forestay.extensions.protocol import HostCalls
 from forestay.kernel import Problem, outside_work
 
+MAX_WORDS = 1_000  # characters of standard error that a trap's Problem quotes
+_NAMED = ("handle-tool", "handle-slash")  # exports whose first text is a name
+AT_ONCE = 1e-3  # seconds that a call with host calls may stay on the event loop's thread
 GRACE = 1.0  # seconds for a component to answer, once its time is over and its host call is cancelled
 _T = TypeVar("_T")
 _encode = msgspec.json.Encoder().encode
@@ -30,7 +39,11 @@ class ComponentDriver:
 
     def __init__(self, name: str, dispatcher: HostCalls, generation: int) -> None:
         self.instance: Instance | None = None
+        self.traced: Traced | None = None
+        self.last_words = ""
+        """The end of what it wrote to standard error."""
         self.waited = 0.0
+        self._paces: dict[tuple[str, Argument | None], Pace] = {}
         self._name = name
         self._dispatcher = dispatcher
         self._generation = generation
@@ -39,26 +52,68 @@ class ComponentDriver:
         self._held: float | None = None
         self._calls = 0
         self._call_id: str | None = None  # of the host call under way
+        self._peeked: Asked | None = None  # the next host call, when it was looked at before it is performed
         self._left: Callable[[], float] = lambda: 0.0  # seconds that the work under way has left
+        self._until = 0.0  # when a call on the event loop's thread has to leave it
         self._ending: asyncio.Task[None] | None = None
         self.gone = False  # let go, whatever it does
 
     async def begin(self, make: Callable[[], Instance], timeout: float) -> None:
         self.instance = await self.do(make, timeout)
 
-    def enter(self, export: str, *arguments: Argument) -> Answer:
-        """Call an export, on the instance's thread, for as long as the work under way may take."""
-        left = self._left()
-        if left <= 0 or self.instance is None:
+    async def call(self, export: str, arguments: tuple[Argument, ...], timeout: float) -> Answer:
+        """Call an export: at once when such calls are short (E4), else on the instance's thread."""
+        if self.gone or self._owner.hurried():
+            await self._turn()
+        pace = self._pace_of(export, arguments)
+        if not (pace.is_short and fibers.SUPPORTED and self.traced is None and self._owner.idle):
+            return await self._do(lambda: self._perform(pace, export, arguments), timeout)
+        answer = self._attempt(export, arguments, timeout)
+        if answer is None:
+            pace.moved()
+            return await self._do(self._go_on, timeout)
+        pace.ended()
+        self._owner.attended()
+        if self.instance is not None and self.instance.wrote:
+            await self._do(self._flush, timeout)
+        return answer
+
+    def _attempt(self, export: str, arguments: tuple[Argument, ...], timeout: float) -> Answer | None:
+        """Begin a call here, on the event loop's thread; None when it has to go on elsewhere (E4)."""
+        instance = self.instance
+        if instance is None:
             raise self._late()
-        return self.instance.call(export, *arguments, seconds=left)
+        self._until = time.perf_counter() + min(timeout, AT_ONCE)
+        return instance.attempt(export, arguments, self._look, self._until)
+
+    def _look(self, name: bytes, given: bytes) -> Answer | None:
+        """Perform a host call here when it takes one look; None when it has to be performed elsewhere (E4)."""
+        if b"\n" in name:  # no method has such a name, and a request ends its name there
+            return None
+        try:
+            asked = self._read(name, given)
+            if self._dispatcher.is_quick(asked.call, self._name) and time.perf_counter() < self._until:
+                return answer_of(self._dispatcher.call_sync(asked.call, self._name), asked.guest_id)
+        except Problem as problem:
+            return refused(problem)
+        except Exception as error:  # noqa: BLE001 - nothing may be raised into the VM
+            return refused(Problem.unexpected(error))
+        self._peeked = asked
+        return None
 
     async def do(self, work: Callable[[], _T], timeout: float) -> _T:
         """Do `work` on the instance's thread; EngineTrap when the instance is lost, a Problem when time is over."""
+        if self.gone or self._owner.hurried():
+            await self._turn()
+        return await self._do(work, timeout)
+
+    async def _turn(self) -> None:
+        """Let everything else have its turn first."""
         if self.gone:
             raise Problem("state_conflict", f"{self._name} is closed.", extension=self._name)
-        if self._owner.hurried():
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def _do(self, work: Callable[[], _T], timeout: float) -> _T:
         future: asyncio.Future[Any] = self._loop.create_future()
         began, before = self._loop.time(), self.waited
 
@@ -69,14 +124,14 @@ class ComponentDriver:
             self._left = left
             return work()
 
-        self._owner.exchange(timed, lambda result: _settle(future, result))
-        try:
-            with outside_work(self._loop):
-                await self._ended(future, left)
-        except asyncio.CancelledError:
-            if self._left is left:
-                self._cancel()
-            raise
+        if not self._owner.exchange(timed, lambda result: _settle(future, result)):
+            try:
+                with outside_work(self._loop):
+                    await self._ended(future, left)
+            except asyncio.CancelledError:
+                if self._left is left:
+                    self._cancel()
+                raise
         result: _T = future.result()
         return result
 
@@ -115,6 +170,57 @@ class ComponentDriver:
         held = self._held
         return self.waited + (self._loop.time() - held if held is not None else 0.0)
 
+    # Calls, on the instance's thread
+
+    def _perform(self, pace: Pace, export: str, arguments: tuple[Argument, ...]) -> Answer:
+        """One call, on record when there is a recorder, and then what it wrote."""
+        used = time.thread_time()
+        try:
+            if self.traced is None:
+                return self._enter(export, *arguments)
+            return self.traced.call(self._enter, export, arguments)
+        finally:
+            self._flush()
+            pace.took(time.thread_time() - used)
+
+    def _enter(self, export: str, *arguments: Argument) -> Answer:
+        instance, left = self._live()
+        return instance.call(export, *arguments, seconds=left)
+
+    def _go_on(self) -> Answer:
+        """The rest of a call that began on the event loop's thread."""
+        instance, left = self._live()
+        try:
+            return instance.finish(left)
+        finally:
+            self._flush()
+
+    def _live(self) -> tuple[Instance, float]:
+        """The instance, and the seconds that the work under way has left."""
+        left = self._left()
+        if left <= 0 or self.instance is None:
+            raise self._late()
+        return self.instance, left
+
+    def _flush(self) -> None:
+        """What it wrote to standard output and error goes to its log."""
+        instance = self.instance
+        for error, data in instance.output.items() if instance is not None else ():
+            if data:
+                text = data.decode("utf-8", "replace")
+                data.clear()
+                self.log(error, text)
+                if error:
+                    self.last_words = text[-MAX_WORDS:]
+
+    def _pace_of(self, export: str, arguments: tuple[Argument, ...]) -> Pace:
+        """By export, and by the name of the tool or command, which is one that is registered."""
+        key = (export, arguments[0] if export in _NAMED else None)
+        found = self._paces.get(key)
+        if found is None:
+            found = self._paces[key] = Pace()
+        return found
+
     # Host calls, on the instance's thread
 
     def sync(self, request: bytes) -> bytes:
@@ -122,19 +228,21 @@ class ComponentDriver:
         if self.gone or self._left() <= 0:
             if self.instance is not None:
                 self.instance.expire()
-            return refused(Problem("timeout", "The time of the call that asks for this is over."))
-        self._calls += 1
-        call_id = f"{self._name}/{self._generation}.{self._calls}"
+            return _signed(refused(Problem("timeout", "The time of the call that asks for this is over.")))
         try:
-            asked = read_request(request, call_id)
-            self._call_id = call_id
-            return write_answer(self._dispatcher.call_sync(asked.call, self._name), asked.guest_id)
+            asked, self._peeked = self._peeked or self._read(*request.split(b"\n", 1)), None
+            self._call_id = asked.call.call_id
+            return _signed(answer_of(self._dispatcher.call_sync(asked.call, self._name), asked.guest_id))
         except Problem as problem:
-            return refused(problem)
+            return _signed(refused(problem))
         except Exception as error:  # noqa: BLE001 - nothing may be raised into the VM
-            return refused(Problem.unexpected(error))
+            return _signed(refused(Problem.unexpected(error)))
         finally:
             self._call_id = None
+
+    def _read(self, name: bytes, given: bytes) -> Asked:
+        self._calls += 1
+        return read_request(name, given, f"{self._name}/{self._generation}.{self._calls}")
 
     def log(self, error: bool, text: str) -> None:
         """What was written to standard output or error, as one line of the extension's log."""
@@ -161,6 +269,12 @@ class ComponentDriver:
     def _close(self) -> None:
         if self.instance is not None:
             self.instance.close()
+
+
+def _signed(answer: Answer) -> bytes:
+    """As a trace has it: behind `+` or `-`."""
+    ok, said = answer
+    return (b"+" if ok else b"-") + said
 
 
 def _settle(future: asyncio.Future[Any], result: Any) -> None:

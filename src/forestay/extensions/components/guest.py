@@ -34,7 +34,6 @@ from forestay.kernel import Clock, Problem, Randomness, SystemClock, outside_wor
 
 MAX_TRAPS = 10  # in a row, without one answer between them
 SHUTDOWN_SECONDS = 1.0
-MAX_WORDS = 1_000  # characters of standard error that a trap's Problem quotes
 _encode = msgspec.json.Encoder().encode
 _T = TypeVar("_T")
 
@@ -75,11 +74,9 @@ class ComponentGuest(Guest):
         self._component: LinkedComponent | None = None
         self._driver: ComponentDriver | None = None
         self._drivers: list[ComponentDriver] = []  # that and those before it
-        self._traced: Traced | None = None
         self._loading: asyncio.Task[ComponentDriver] | None = None
         self._generation = 0
         self._row = 0
-        self._last_words = ""
         self._waited = 0.0
 
     # Life
@@ -90,8 +87,8 @@ class ComponentGuest(Guest):
         if self._component is None:
             with outside_work(loop):
                 self._component = await asyncio.to_thread(self._make)
-        if self._component.refused:
-            self._report("imports_refused", {"imports": self._component.refused[:100]})
+        if refused := self._component.imports.refused:
+            self._report("imports_refused", {"imports": refused[:100]})
         await self._ready()
         return self.registrations
 
@@ -124,8 +121,7 @@ class ComponentGuest(Guest):
 
     async def _ready(self) -> ComponentDriver:
         """A driver with a live instance; a new one when there is none (G2)."""
-        if self.stopped is not None:
-            raise Problem(self.stopped.key, self.stopped.message, **self.stopped.details)
+        self._check()
         if self._driver is not None:
             return self._driver
         if self._row > MAX_TRAPS:
@@ -135,6 +131,10 @@ class ComponentGuest(Guest):
             self._loading = asyncio.get_running_loop().create_task(self._begin())
             self._loading.add_done_callback(self._begun)
         return await asyncio.shield(self._loading)
+
+    def _check(self) -> None:
+        if self.stopped is not None:
+            raise Problem(self.stopped.key, self.stopped.message, **self.stopped.details)
 
     def _begun(self, task: asyncio.Task[ComponentDriver]) -> None:
         self._loading = None
@@ -150,7 +150,7 @@ class ComponentGuest(Guest):
         driver = ComponentDriver(self.name, self._dispatcher, self._generation)
         self._drivers.append(driver)
         inputs = RealInputs(driver.sync, clock=self._clock, randomness=self._randomness)
-        traced = self._traced = None if self._record is None else Traced(Recorder(inputs, self._record))
+        traced = driver.traced = None if self._record is None else Traced(Recorder(inputs, self._record))
         make = partial(Instance, component, inputs if traced is None else traced.recorder, self._limits, self._refused)
         if traced is not None:
             make = partial(traced.begin, self._digest, self.name, self._limits, make)
@@ -179,50 +179,38 @@ class ComponentGuest(Guest):
     # Calls
 
     async def _ask(self, export: str, *arguments: Argument, timeout: float | None) -> Answer:
-        driver = await self._ready()
-        answer = await self._called(driver, export, *arguments, timeout=self._deadline if timeout is None else timeout)
+        driver = self._driver or await self._ready()
+        within = self._deadline if timeout is None else timeout
+        try:
+            answer = await driver.call(export, arguments, within)
+        except (EngineTrap, Problem) as error:
+            raise self._failure(driver, error) from error
+        self._check()  # it may have passed a quota meanwhile: then its answer does not count
         self._row = 0
         return answer
 
     async def _called(self, driver: ComponentDriver, export: str, *arguments: Argument, timeout: float) -> Answer:
-        return await self._guarded(driver, driver.do(lambda: self._performed(driver, export, arguments), timeout))
-
-    def _performed(self, driver: ComponentDriver, export: str, arguments: tuple[Argument, ...]) -> Answer:
-        """On the instance's thread: one call, on record when there is a recorder, and then what it wrote."""
-        traced = self._traced
-        try:
-            if traced is None:
-                return driver.enter(export, *arguments)
-            return traced.call(driver.enter, export, arguments)
-        finally:
-            self._flush(driver)
-
-    def _flush(self, driver: ComponentDriver) -> None:
-        """What it wrote to standard output and error goes to its log."""
-        instance = driver.instance
-        for error, data in instance.output.items() if instance is not None else ():
-            if data:
-                text = data.decode("utf-8", "replace")
-                data.clear()
-                driver.log(error, text)
-                if error:
-                    self._last_words = text[-MAX_WORDS:]
+        return await self._guarded(driver, driver.call(export, arguments, timeout))
 
     async def _guarded(self, driver: ComponentDriver, work: Awaitable[_T]) -> _T:
         """Wait for `work`; a trap is a Problem, and the instance is gone (G2)."""
         try:
             return await work
-        except EngineTrap as trap:
-            self._lost()
-            self._report("trap", {"kind": trap.kind, "message": str(trap), "count": self.traps})
-            problem = trap_problem(trap, self.name)
-            if self._last_words:  # what a panic says
-                problem.details["stderr"], self._last_words = self._last_words, ""
-            raise problem from trap
-        except Problem:
+        except (EngineTrap, Problem) as error:
+            raise self._failure(driver, error) from error
+
+    def _failure(self, driver: ComponentDriver, error: EngineTrap | Problem) -> Problem:
+        """What a caller is told of an error; the instance is gone when it has trapped or was let go (G2)."""
+        if isinstance(error, Problem):
             if driver.gone and self.stopped is None:
                 self._lost()
-            raise
+            return error
+        self._lost()
+        self._report("trap", {"kind": error.kind, "message": str(error), "count": self.traps})
+        problem = trap_problem(error, self.name)
+        if driver.last_words:  # what a panic says
+            problem.details["stderr"] = driver.last_words
+        return problem
 
     def _lost(self) -> None:
         self.traps += 1

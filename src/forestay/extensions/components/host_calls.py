@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from forestay.extensions.components.values import Answer
 from forestay.extensions.effects import MAX_OUTBOX
 from forestay.extensions.protocol import HostCall, HostCallError, HostResult
 from forestay.kernel import Problem, canonical
@@ -36,9 +37,8 @@ class Asked(msgspec.Struct, frozen=True):
     guest_id: str | None
 
 
-def read_request(request: bytes, call_id: str) -> Asked:
-    """The call in `name` newline `input`; what is not one is a Problem. The host's `call_id` is the one that counts."""
-    name, _, text = request.partition(b"\n")
+def read_request(name: bytes, text: bytes, call_id: str) -> Asked:
+    """The call of this name and input; what is not one is a Problem. The host's `call_id` is the one that counts."""
     given = canonical.decode(text, limit=MAX_OUTBOX)
     method = name.decode("utf-8", "replace")
     if not isinstance(given, dict):
@@ -68,16 +68,15 @@ def read_request(request: bytes, call_id: str) -> Asked:
     return Asked(call, payload.call_id)
 
 
-def write_answer(result: HostResult, guest_id: str | None) -> bytes:
-    """`+` and the output, `-` and the error; to a whole payload, the whole `host_result`."""
-    sign = b"-" if result.is_error else b"+"
+def answer_of(result: HostResult, guest_id: str | None) -> Answer:
+    """The output, or the error; to a whole payload, the whole `host_result`."""
     if guest_id is not None:
-        return sign + _encode(msgspec.structs.replace(result, call_id=guest_id))
-    return sign + _encode(result.error if result.is_error else result.output)
+        return not result.is_error, _encode(msgspec.structs.replace(result, call_id=guest_id))
+    return not result.is_error, _encode(result.error if result.is_error else result.output)
 
 
-def refused(problem: Problem) -> bytes:
+def refused(problem: Problem) -> Answer:
     """The answer to what is no host call."""
     body = problem.as_pi()
     details = {**body["details"], "problem": problem.key}
-    return b"-" + _encode(HostCallError(body["code"], body["message"], details, body["retryable"]))
+    return False, _encode(HostCallError(body["code"], body["message"], details, body["retryable"]))

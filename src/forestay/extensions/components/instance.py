@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import wasmtime
 from wasmtime import component as wasm
 
-from forestay.extensions.components.linked import EXPORTS, LinkedComponent, running
+from forestay.extensions.components import fibers
+from forestay.extensions.components.functions import Function, Instantiation, Work
+from forestay.extensions.components.linked import LinkedComponent, running
 from forestay.extensions.components.native import native
-from forestay.extensions.components.values import Answer, Argument, Function, set_deadline
+from forestay.extensions.components.outside import EXPORTS
+from forestay.extensions.components.values import Answer, Argument, set_deadline
 from forestay.extensions.effects import MAX_ANSWER
 from forestay.extensions.engine.limits import EngineTrap, Limits, TrapKind
 from forestay.extensions.engine.pulse import TICK_SECONDS
@@ -26,14 +29,17 @@ from forestay.extensions.engine.pulse import TICK_SECONDS
 MAX_TABLES, MAX_TABLE_ELEMENTS, MAX_INSTANCES = 32, 65_536, 128
 MAX_HANDLES = 10_000
 MAX_OUTPUT = 16_384  # bytes of standard output, and of error, that are kept of one call
-_ARITY = {name: kind.partition("->")[0].count("string") for name, kind in EXPORTS.items()}
+_LATE = "it ran longer than it may at once"
 _CAUSES: tuple[tuple[str, TrapKind, str], ...] = (
-    ("wasm trap: interrupt", "timeout", "it ran longer than it may at once"),
+    ("wasm trap: interrupt", "timeout", _LATE),
     ("call stack exhausted", "stack", "its stack is exhausted"),
     ("memory minimum size", "memory", "it asks for more memory than it may have"),
     ("memory count too high", "memory", "it has more memories than its modules define"),
     ("fuel allocated for hostcalls", "memory", "it hands over more data at once than it may"),
 )
+
+
+Look = Callable[[bytes, bytes], Answer | None]
 
 
 class Host(Protocol):
@@ -57,6 +63,8 @@ class Instance:
         """What was written since the last look: to standard output, and (True) to standard error."""
         self._refused = refused
         self._handles = 0
+        self.asked: fibers.Request | None = None
+        """What it asks of the host, while its fiber waits for the answer."""
         self._deadline = 0.0
         self._store = wasmtime.Store(component.engine)
         self._store.set_limits(
@@ -67,66 +75,140 @@ class Instance:
             instances=MAX_INSTANCES,
         )
         self._context = ctypes.cast(self._store._context(), ctypes.c_void_p).value
+        self._look: Look | None = None
+        self._made: wasm.Instance | None = None
         self._functions: dict[str, Function] = {}
-        native().pulse.hold()
+        self._work: Work | None = None
+        self._pulse = native().pulse
+        self._pulse.hold()
+        if fibers.SUPPORTED:
+            fibers.come_back(self._context)
         try:
-            self._run(limits.slice_ms / 1000, self._instantiate)
+            self._instantiate()
         except EngineTrap:
             self.close()
             raise
 
+    @property
+    def wrote(self) -> bool:
+        """Whether there is output to look at."""
+        return bool(self.output[False] or self.output[True])
+
     def call(self, export: str, *arguments: Argument, seconds: float | None = None) -> Answer:
         """Call an export, for at most `seconds` or one slice; a trap is the end of the instance (M1)."""
-        if self.lost is not None:
-            raise self.lost
-        slice_seconds = self.limits.slice_ms / 1000
-        limit = slice_seconds if seconds is None else min(seconds, slice_seconds)
-        function = self._functions[export]
-        return self._run(limit, lambda: function(*arguments))
+        self._begin(export, arguments)
+        return self.finish(seconds)
+
+    def attempt(self, export: str, arguments: Sequence[Argument], look: Look, until: float) -> Answer | None:
+        """Begin a call of an export: its answer, or None when it has come back before its end (`fibers.py`).
+
+        `look` answers those of its host calls that take no longer than a look, and gives None for the others. A tick
+        that comes before `until` (of `time.perf_counter`) came by chance: it goes on until the next one.
+        """
+        assert fibers.SUPPORTED, "without fibers a call ends where it begins"
+        self._begin(export, arguments)
+        self._look = look
+        try:
+            answer = self.step(1)
+            while answer is None and self.asked is None and time.perf_counter() < until:
+                answer = self.step(1)
+            return answer
+        finally:
+            self._look = None
+
+    def finish(self, seconds: float | None = None) -> Answer:
+        """The answer of the call under way, after at most `seconds` or one slice."""
+        whole = self.limits.slice_ms / 1000
+        self._deadline = time.monotonic() + (whole if seconds is None else min(seconds, whole))
+        while True:
+            self.serve()
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise self._lose(EngineTrap("timeout", _LATE))
+            answer = self.step(int(left / TICK_SECONDS) + 2)
+            if answer is not None:
+                return answer
+
+    def serve(self) -> None:
+        """Give it what it asks of the host."""
+        asked = self.asked
+        if asked is not None and asked.answer is None:
+            asked.answer = self.call_host(asked.name, asked.given)
 
     def close(self) -> None:
         """Give back its memory; nothing may be called afterwards."""
         if self._context:
+            self._drop()
             self._context = None
             self.lost = self.lost or EngineTrap("engine", "the component is closed")
             self._functions.clear()
             self._store.close()
-            native().pulse.release()
+            self._pulse.release()
 
-    def _instantiate(self) -> Answer:
-        instance = self.component.linker.instantiate(self._store, self.component.code)
-        for name, index in self.component.exports.items():
-            function = instance.get_func(self._store, index)
-            assert function is not None  # its linking has looked
-            answers = EXPORTS[name].endswith(">")
-            self._functions[name] = Function(function, self._store, _ARITY[name], MAX_ANSWER, answers)
-        return True, b""
+    def _instantiate(self) -> None:
+        kind = fibers.FiberInstantiation if fibers.SUPPORTED else Instantiation
+        work = self._work = kind(self.component.imports.linker, self._store, self.component.code)
+        self.finish()
+        self._made = work.instance
 
-    def _run(self, seconds: float, work: Callable[[], Answer]) -> Answer:
+    def _function(self, export: str) -> Function:
+        """An export as it is called; it is found when it is first called."""
+        found = self._functions.get(export)
+        if found is None:
+            assert self._made is not None, "it is instantiated"
+            function = self._made.get_func(self._store, self.component.export(export))
+            assert function is not None, "its types say that it is there"
+            kind = fibers.FiberFunction if fibers.SUPPORTED else Function
+            found = self._functions[export] = kind(function, self._store, EXPORTS[export], MAX_ANSWER)
+        return found
+
+    def _begin(self, export: str, arguments: Sequence[Argument]) -> None:
+        if self.lost is not None:
+            raise self.lost
+        assert self._work is None, "one call at a time"
+        function = self._function(export)
+        function.begin(arguments)
+        self._work = function
+
+    def step(self, ticks: int) -> Answer | None:
+        """Run the work under way until it ends or comes back, which it does after so many ticks (`fibers.py`)."""
+        work = self._work
+        assert work is not None, "nothing is under way"
         before, running.instance = running.instance, self
-        pulse = native().pulse
-        pulse.begin(self)
-        self._arm(seconds)
+        self._pulse.begin(self)
+        set_deadline(self._context, ticks)
         try:
-            return work()
+            if not work.resume():
+                return None
+            self._work = None
+            return work.answer()
         except wasmtime.WasmtimeError as error:
-            self.lost = _trap(str(error))
+            trap = _trap(str(error))
         except ValueError as error:
-            self.lost = EngineTrap("memory", str(error))
+            trap = EngineTrap("memory", str(error))
         finally:
-            pulse.end(self)
+            self._pulse.end(self)
             running.instance = before
-        raise self.lost
+        raise self._lose(trap)
+
+    def _lose(self, trap: EngineTrap) -> EngineTrap:
+        self.lost = trap
+        self._drop()
+        return trap
+
+    def _drop(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            work.drop()
 
     def expire(self) -> None:
         """Its time is over: the host call under way, on this thread, is its last."""
         self._deadline = 0.0
 
-    def _arm(self, seconds: float) -> None:
-        self._deadline = time.monotonic() + seconds
-        set_deadline(self._context, int(seconds / TICK_SECONDS) + 2 if seconds else 0)
-
     # What the component imports (`linked.Guarded`)
+
+    def look(self, name: bytes, given: bytes) -> Answer | None:
+        return None if self._look is None else self._look(name, given)
 
     def clock_ns(self, monotonic: bool) -> int:
         return self.host.clock_ns(monotonic)
@@ -143,7 +225,7 @@ class Instance:
         if self._handles >= MAX_HANDLES:
             raise ValueError(f"more than {MAX_HANDLES} handles are open")
         self._handles += 1
-        return wasm.ResourceHost.own(stands_for, self.component.resource(resource))
+        return wasm.ResourceHost.own(stands_for, self.component.imports.resource(resource))
 
     def released(self) -> None:
         self._handles -= 1
@@ -155,7 +237,10 @@ class Instance:
     def call_host(self, name: bytes, given: bytes) -> Answer:
         started = time.monotonic()
         answer = self.host.sync(name + b"\n" + given)
-        self._arm(max(0.0, self._deadline - started))  # M3
+        if self._deadline:
+            self._deadline += time.monotonic() - started  # M3
+        left = self._deadline - time.monotonic()
+        set_deadline(self._context, int(left / TICK_SECONDS) + 2 if left > 0 else 0)
         return answer[:1] == b"+", answer[1:]
 
 

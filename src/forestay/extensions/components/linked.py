@@ -7,32 +7,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Protocol
 
+import msgspec
 import wasmtime
 from wasmtime import component as wasm
 
-from forestay.extensions.components import wasi
-from forestay.extensions.components.binary import outline
-from forestay.extensions.components.native import native
-from forestay.extensions.components.signature import signature
+from forestay.extensions.components import fibers, wasi
+from forestay.extensions.components.native import machine_code, native
+from forestay.extensions.components.outside import EXPORTS, HOST, Compiled, Import, Outside
 from forestay.extensions.components.values import Answer, add_answer, add_refusal, add_serving
-from forestay.kernel import Problem
 
-HOST, EXTENSION = "pi:extension/host", "pi:extension/extension"
 MAX_CALL = 16 * 1024 * 1024  # bytes of one text of a host call
-_RESULT = "->result<string,string>"
-EXPORTS = {
-    "init": f"(string){_RESULT}",
-    "handle-tool": f"(string,string){_RESULT}",
-    "handle-slash": f"(string,list<string>,string){_RESULT}",
-    "handle-event": f"(string){_RESULT}",
-    "shutdown": "()",
-}
-"""The world `pi:extension/pi-extension`: what a component exports."""
+MAX_SHARED = 128  # imports of a component whose answers are kept for others that import the same
 
 
-class Guarded(wasi.Confined, Protocol):
+class Guarded(wasi.Confined, fibers.Asking, Protocol):
     """The instance that runs, as its imports see it. None of these raises."""
 
     def call_host(self, name: bytes, given: bytes) -> Answer: ...
@@ -55,81 +46,79 @@ def _instance() -> Guarded:
     return running.instance
 
 
-class LinkedComponent:
-    """A component and its machine code; `refused` names the imports that nothing here answers."""
+class Imports:
+    """Answers to what a component imports, for all components that import the same; `refused` names the others."""
 
-    def __init__(self, component: bytes, code: bytes) -> None:
-        self.engine = native().engine
-        self.memories = max(1, outline(component).memories)
-        self.code = wasm.Component.deserialize(self.engine, code)
+    def __init__(self, outside: Outside, on_fibers: bool) -> None:
         self.refused: list[str] = []
+        self._on_fibers = on_fibers
         self._callbacks: list[Any] = []
         self._resources: dict[str, int] = {}
-        self.exports = self._exports()
-        self.linker = wasm.Linker(self.engine)
-        self._link()
+        self.linker = wasm.Linker(native().engine)
+        with self.linker.root() as root:
+            for item in outside.alone:
+                self._define(root, item.name, item)
+            for interface, items in outside.interfaces.items():
+                with root.add_instance(interface) as instance:
+                    for item in items:
+                        self._define(instance, interface, item)
 
     def resource(self, name: str) -> int:
         """The number of a resource type: the same for the same name, as WASI's interfaces share them."""
         return self._resources.setdefault(name, len(self._resources) + 1)
 
-    def _exports(self) -> dict[str, wasm.ExportIndex]:
-        """Where each export of the world is; one that is missing or of another type is a Problem."""
-        items = self.code.type.exports(self.engine)
-        name = next((name for name in items if name.partition("@")[0] == EXTENSION), None)
-        offered = _members(items[name].ty, self.engine) if name is not None else {}
-        at = self.code.get_export_index(name) if name is not None else None
-        found: dict[str, wasm.ExportIndex] = {}
-        for export, expected in EXPORTS.items():
-            kind = offered.get(export)
-            index = self.code.get_export_index(export, at) if isinstance(kind, wasm.FuncType) else None
-            if index is None or not isinstance(kind, wasm.FuncType) or signature(kind) != expected:
-                raise Problem(
-                    "extension_invalid",
-                    f"The component does not export {EXTENSION}#{export} {expected}.",
-                    at=f"{EXTENSION}#{export}",
-                    fix="Build it for the world pi:extension/pi-extension.",
-                )
-            found[export] = index
-        return found
+    def _define(self, instance: wasm.LinkerInstance, interface: str, item: Import) -> None:
+        if item.signature is None:
+            instance.add_resource(item.name, wasm.ResourceType.host(self.resource(item.name)), _released)
+        else:
+            self._callbacks.append(self._function(instance, interface, item.name, item.signature))
 
-    def _link(self) -> None:
-        imports = self.code.type.imports(self.engine)
-        with self.linker.root() as root:
-            for name, item in imports.items():
-                kind = item.ty
-                if isinstance(kind, wasm.ComponentInstanceType):
-                    with root.add_instance(name) as instance:
-                        self._answer(instance, name, kind)
-                else:
-                    self._define(root, name, name, kind)
-
-    def _answer(self, instance: wasm.LinkerInstance, interface: str, kind: wasm.ComponentInstanceType) -> None:
-        for name, item in _members(kind, self.engine).items():
-            self._define(instance, name, interface, item)
-
-    def _define(self, instance: wasm.LinkerInstance, name: str, interface: str, kind: object) -> None:
-        if isinstance(kind, wasm.ResourceType):
-            instance.add_resource(name, wasm.ResourceType.host(self.resource(name)), _released)
-        elif isinstance(kind, wasm.FuncType):
-            self._callbacks.append(self._function(instance, name, interface, kind))
-        elif not isinstance(kind, wasm.ValType):
-            raise Problem("extension_invalid", f"The component imports {interface}, which cannot be given.")
-
-    def _function(self, instance: wasm.LinkerInstance, name: str, interface: str, kind: wasm.FuncType) -> Any:
-        if (interface.partition("@")[0], name) == (HOST, "call") and signature(kind) == EXPORTS["handle-tool"]:
+    def _function(self, instance: wasm.LinkerInstance, interface: str, name: str, kind: str) -> Any:
+        if (interface.partition("@")[0], name) == (HOST, "call") and kind == EXPORTS["handle-tool"]:
+            if self._on_fibers:
+                return fibers.add_asking(instance, name, _instance, MAX_CALL)
             return add_serving(instance, name, _serve, MAX_CALL)
         known = wasi.answer(interface, name)
-        if known is not None and signature(kind) == known[0]:
+        if known is not None and kind == known[0]:
             return add_answer(instance, name, _with_instance(known[1]))
         self.refused.append(f"{interface}#{name}")
         return add_refusal(instance, name, _refusal(f"{interface}#{name}"))
 
 
-def _members(kind: object, engine: wasmtime.Engine) -> dict[str, object]:
-    if not isinstance(kind, wasm.ComponentInstanceType):
-        return {}
-    return {name: item.ty for name, item in kind.exports(engine).items()}
+class LinkedComponent:
+    """A component: its machine code, and the answers to what it imports."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.engine = native().engine
+        self.memories = compiled.memories
+        self.code = machine_code(compiled.code)
+        self.imports = _imports(compiled.outside)
+        self._at = _index(self.code.get_export_index(compiled.outside.extension))
+        self._exports: dict[str, wasm.ExportIndex] = {}
+
+    def export(self, name: str) -> wasm.ExportIndex:
+        """Where a function of the world is; it is looked up when it is first needed."""
+        found = self._exports.get(name)
+        if found is None:
+            found = self._exports[name] = _index(self.code.get_export_index(name, self._at))
+        return found
+
+
+def _imports(outside: Outside) -> Imports:
+    """The answers to a component's imports. Most import the same few; those of an odd one go with it."""
+    if len(outside.alone) + sum(map(len, outside.interfaces.values())) > MAX_SHARED:
+        return Imports(outside, fibers.SUPPORTED)
+    return _shared(msgspec.msgpack.encode(outside), fibers.SUPPORTED)
+
+
+@lru_cache(maxsize=32)
+def _shared(outside: bytes, on_fibers: bool) -> Imports:
+    return Imports(msgspec.msgpack.decode(outside, type=Outside), on_fibers)
+
+
+def _index(found: wasm.ExportIndex | None) -> wasm.ExportIndex:
+    assert found is not None, "its types say that it is there"
+    return found
 
 
 def _serve(name: bytes, given: bytes) -> Answer:

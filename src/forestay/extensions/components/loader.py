@@ -37,7 +37,7 @@ class ComponentLoader:
         return ComponentGuest(
             artifact.meta.manifest,
             artifact.meta.hash,
-            lambda: LinkedComponent(artifact.code, compiled(artifact.code, kept, seconds=seconds)),
+            lambda: LinkedComponent(compiled(artifact.code, kept, seconds=seconds)),
             calls,
             report=report,
             limits=settings.vm_limits(),

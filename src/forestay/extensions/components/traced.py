@@ -56,7 +56,7 @@ def replay(lines: Iterable[bytes], artifact: Artifact) -> list[bytes]:
     player = Player([line.rstrip(b"\n") for line in lines if line.strip()])
     recorder = Recorder(player, player.compare)
     player.read_header(artifact.meta.hash, component_engine())
-    linked = LinkedComponent(artifact.code, compiled(artifact.code))
+    linked = LinkedComponent(compiled(artifact.code))
     instance: Instance | None = None
     traced = Traced(recorder)
     while (kind := player.next_kind()) is not None:

@@ -1,11 +1,13 @@
-"""Text across the border of a component, through the C functions: the package's own way costs six times as much.
+"""Values across the border of a component, and the functions that it imports, through the C functions.
 
-Two handles on one library: `calls` lets other threads run meanwhile, `quick` does not and serves what is short.
+The package's own way costs six times as much. Two handles on one library: `calls` lets other threads run meanwhile,
+`quick` does not and serves what is short.
 """
 
 from __future__ import annotations
 
 import ctypes
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,75 +17,35 @@ from wasmtime import _ffi as ffi
 from wasmtime import component as wasm
 
 _LIBRARY = str(ffi.filename)
-_calls, _quick = ctypes.CDLL(_LIBRARY), ctypes.PyDLL(_LIBRARY)
-_Value = ffi.wasmtime_component_val_t
+calls, quick = ctypes.CDLL(_LIBRARY), ctypes.PyDLL(_LIBRARY)
+Value = ffi.wasmtime_component_val_t
 _STRING, _RESULT = ffi.WASMTIME_COMPONENT_STRING.value, ffi.WASMTIME_COMPONENT_RESULT.value
 _LIST = ffi.WASMTIME_COMPONENT_LIST.value
-_OF = _Value.of.offset
+_OF = Value.of.offset
+_POINTER = struct.Struct("@P")
+# A value is its kind, and eight bytes on what it is: the engine's layout, which the package declares field by field.
+_TEXT = struct.Struct("@B7xNP8x")  # kind, size, address
+_TWO_TEXTS = struct.Struct("@B7xNP8xB7xNP8x")
+_EITHER = struct.Struct("@B7x?7xP8x")  # kind, whether it is ok, address of what it holds
+assert ctypes.sizeof(Value) == _TEXT.size == _EITHER.size, "the engine has another layout of values"
 
 
-def _bound(library: ctypes.CDLL, name: str, arguments: Sequence[Any], answer: Any = None) -> Any:
+def bound(library: ctypes.CDLL, name: str, arguments: Sequence[Any], answer: Any = None) -> Any:
     function = getattr(library, name)
     function.argtypes, function.restype = arguments, answer
     return function
 
 
-_call = _bound(
-    _calls,
-    "wasmtime_component_func_call",
-    [ctypes.c_void_p] * 3 + [ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t],
-    ctypes.c_void_p,
-)
-_new_text = _bound(_quick, "wasm_byte_vec_new", [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p])
-_new_list = _bound(_quick, "wasmtime_component_vallist_new_uninit", [ctypes.c_void_p, ctypes.c_size_t])
-_box = _bound(_quick, "wasmtime_component_val_new", [ctypes.c_void_p], ctypes.c_void_p)
-_delete = _bound(_quick, "wasmtime_component_val_delete", [ctypes.c_void_p])
-_new_error = _bound(_quick, "wasmtime_error_new", [ctypes.c_char_p], ctypes.c_void_p)
-set_deadline = _bound(_quick, "wasmtime_context_set_epoch_deadline", [ctypes.c_void_p, ctypes.c_uint64])
+_new_text = bound(quick, "wasm_byte_vec_new", [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p])
+_new_list = bound(quick, "wasmtime_component_vallist_new_uninit", [ctypes.c_void_p, ctypes.c_size_t])
+_box = bound(quick, "wasmtime_component_val_new", [ctypes.c_void_p], ctypes.c_void_p)
+delete = bound(quick, "wasmtime_component_val_delete", [ctypes.c_void_p])
+new_error = bound(quick, "wasmtime_error_new", [ctypes.c_char_p], ctypes.c_void_p)
+set_deadline = bound(quick, "wasmtime_context_set_epoch_deadline", [ctypes.c_void_p, ctypes.c_uint64])
 
 Argument = bytes | list[bytes]
 Answer = tuple[bool, bytes]
 """`result<string, string>`: whether it is ok, and its text in UTF-8."""
-
-
-class Function:
-    """An export that takes texts, or lists of them, and gives `result<string, string>`, or nothing."""
-
-    __slots__ = ("_address", "_arguments", "_context", "_count", "_limit", "_raw", "_result", "_results")
-
-    def __init__(self, function: wasm.Func, store: wasmtime.Store, count: int, limit: int, answers: bool) -> None:
-        self._raw = function._func
-        self._address = ctypes.addressof(self._raw)
-        self._context = ctypes.cast(store._context(), ctypes.c_void_p).value
-        self._count = count
-        self._limit = limit
-        self._arguments = (_Value * max(count, 1))()
-        self._result = _Value()
-        self._results = 1 if answers else 0
-
-    def __call__(self, *arguments: Argument) -> Answer:
-        """Run it; what the guest does wrong is a WasmtimeError, an answer beyond the limit a ValueError."""
-        values, result = self._arguments, self._result
-        for value, argument in zip(values, arguments, strict=False):
-            _put(value, argument)
-        error = _call(
-            self._address, self._context, ctypes.addressof(values), self._count, ctypes.addressof(result), self._results
-        )
-        for index in range(self._count):
-            _delete(ctypes.addressof(values[index]))
-        if error:
-            raise wasmtime.WasmtimeError._from_ptr(ctypes.cast(error, ctypes.POINTER(ffi.wasmtime_error_t)))
-        if not self._results:
-            return True, b""
-        try:
-            answer = result.of.result
-            size = answer.val.contents.of.string.size
-            if size > self._limit:
-                raise ValueError(f"the answer has {size} bytes; at most {self._limit} are read")
-            return bool(answer.is_ok), _text(answer.val.contents)
-        finally:
-            _delete(ctypes.addressof(result))
-            result.kind = 0  # the library drops what stands here before it writes the next answer
 
 
 Serve = Callable[[bytes, bytes], Answer]
@@ -97,26 +59,63 @@ def add_serving(instance: wasm.LinkerInstance, name: str, serve: Serve, limit: i
     """
 
     def callback(_data: Any, _context: Any, _type: Any, given: Any, _given: int, results: Any, _results: int) -> int:
-        sizes = given[0].of.string.size, given[1].of.string.size
-        if max(sizes) > limit:
-            return int(_new_error(b"a host call has %d bytes; at most %d are read" % (max(sizes), limit)))
-        ok, text = serve(_text(given[0]), _text(given[1]))
-        value = _Value()
-        _put(value, text)
-        result = results[0]
-        result.kind = _RESULT
-        result.of.result.is_ok = ok
-        result.of.result.val = ctypes.cast(_box(ctypes.addressof(value)), ctypes.POINTER(_Value))
+        try:
+            name, said = two_texts(ctypes.addressof(given.contents), limit)
+        except ValueError as error:
+            return int(new_error(str(error).encode()))
+        give(ctypes.addressof(results.contents), serve(name, said))
         return 0
 
     return _add(instance, name, callback)
+
+
+def two_texts(address: int, limit: int) -> tuple[bytes, bytes]:
+    """The two texts of a host call; a ValueError when one of them is larger than `limit`."""
+    _, size, data, _, more, others = _TWO_TEXTS.unpack(ctypes.string_at(address, _TWO_TEXTS.size))
+    if size > limit or more > limit:
+        raise ValueError(f"a host call has {max(size, more)} bytes; at most {limit} are read")
+    return ctypes.string_at(data, size), ctypes.string_at(others, more)
+
+
+def give(address: int, answer: Answer) -> None:
+    """Write `result<string, string>` where the engine reads it."""
+    ok, said = answer
+    value = Value()
+    value.kind, at = _STRING, ctypes.addressof(value)
+    _new_text(at + _OF, len(said), said)
+    ctypes.memmove(address, _EITHER.pack(_RESULT, ok, _box(at)), _EITHER.size)
+
+
+def taken(result: Any, limit: int) -> Answer:
+    """Read `result<string, string>`; a ValueError when its text is larger than `limit`."""
+    _, ok, held = _EITHER.unpack_from(result)
+    _, size, data = _TEXT.unpack(ctypes.string_at(held, _TEXT.size))
+    if size > limit:
+        raise ValueError(f"the answer has {size} bytes; at most {limit} are read")
+    return ok, ctypes.string_at(data, size)
+
+
+def lend(values: Any, texts: Sequence[bytes]) -> Any:
+    """Write texts as values that the engine copies. They stand in what is returned, which the caller keeps meanwhile.
+
+    Nothing of it is the engine's, so nothing of it is to be deleted.
+    """
+    kept = ctypes.c_char_p(b"".join(texts))
+    address = _POINTER.unpack_from(kept)[0]
+    at = 0
+    for said in texts:
+        size = len(said)
+        _TEXT.pack_into(values, at, _STRING, size, address)
+        address += size
+        at += _TEXT.size
+    return kept
 
 
 def add_refusal(instance: wasm.LinkerInstance, name: str, refuse: Refuse) -> Any:
     """As `add_serving`, a function that ends the guest; `refuse` says why, and must not raise."""
 
     def callback(_data: Any, _context: Any, _type: Any, _values: Any, _given: int, _results: Any, _wanted: int) -> int:
-        return int(_new_error(refuse().encode()))
+        return int(new_error(refuse().encode()))
 
     return _add(instance, name, callback)
 
@@ -138,7 +137,7 @@ def add_answer(instance: wasm.LinkerInstance, name: str, answer: Callable[..., A
                     with _converting:
                         function.result.convert_to_c(store, value, results)
         except Exception as error:  # noqa: BLE001 - nothing may be raised into the VM
-            return int(_new_error(f"{name}: {error}".encode("utf-8", "replace")))
+            return int(new_error(f"{name}: {error}".encode("utf-8", "replace")))
         finally:
             store._invalidate()
         return 0
@@ -171,7 +170,7 @@ def _add(instance: wasm.LinkerInstance, name: str, function: Callable[..., int])
     return callback
 
 
-def _put(value: Any, argument: Argument) -> None:
+def put(value: Any, argument: Argument) -> None:
     address = ctypes.addressof(value) + _OF
     if isinstance(argument, bytes):
         value.kind = _STRING
@@ -180,9 +179,4 @@ def _put(value: Any, argument: Argument) -> None:
     value.kind = _LIST
     _new_list(address, len(argument))
     for index, item in enumerate(argument):
-        _put(value.of.list.data[index], item)
-
-
-def _text(value: Any) -> bytes:
-    text = value.of.string
-    return ctypes.string_at(text.data, text.size) if text.size else b""
+        put(value.of.list.data[index], item)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import wasmtime
 
 from forestay.extensions.components.binary import MAGIC, custom_section, encoded_leb, is_core_module, sections
-from forestay.extensions.components.linked import EXPORTS, EXTENSION, HOST
+from forestay.extensions.components.outside import EXPORTS, EXTENSION, HOST
 from forestay.extensions.manifest import SCHEMA, Manifest
 from forestay.kernel import Problem
 

@@ -197,7 +197,7 @@ def _run(folder: Path, *arguments: str) -> str:
         [*npm, *arguments, "--loglevel=error"], cwd=folder, capture_output=True, text=True, timeout=900, check=False
     )
     if done.returncode != 0:
-        reason = "\n".join(line for line in done.stderr.splitlines() if "complete log" not in line)[-600:]
+        reason = "\n".join(line for line in done.stderr.splitlines() if "complete log" not in line)[:600]
         raise Problem("asset_missing", "npm could not fetch a package of the corpus.", reason=reason)
     return done.stdout
 

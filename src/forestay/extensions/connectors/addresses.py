@@ -84,7 +84,7 @@ def embedded(address: Address) -> Address | None:
 def canonical_host(host: str) -> str:
     """`host` as policy names it: lower case, and any way of writing an IPv4 address as dotted decimals. Letters and
     digits of other widths are the plain ones, as they are to a resolver."""
-    host = plain_host(unicodedata.normalize("NFKC", host)).strip("[]")
+    host = plain_host(unicodedata.normalize("NFKC", host).lstrip("[").rstrip("]."))
     try:
         return _plain(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:

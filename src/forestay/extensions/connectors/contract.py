@@ -8,31 +8,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from forestay.extensions.connectors.paths import Roots
 from forestay.kernel import Problem
 
 Output = dict[str, Any]
+_cancelling = threading.Lock()  # over who was cancelled, and what is done then: held for a moment, and seldom
 
 
 class Cancelled:
     """Whether a call was cancelled. Few calls wait for it: only for them there is something to wait on."""
 
-    __slots__ = ("_lock", "_set", "_waited")
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-        self._set = False
-        self._waited: threading.Event | None = None
+    _set = False
+    _waited: threading.Event | None = None
 
     def is_set(self) -> bool:
         return self._set
 
     def wait(self, seconds: float) -> bool:
         """Until it is, at most that long; whether it is."""
-        with self._lock:
+        with _cancelling:
             if self._waited is None:
                 self._waited = threading.Event()
                 if self._set:
@@ -46,60 +43,76 @@ class Cancelled:
             self._waited.set()
 
 
+class CallPolicy(Protocol):
+    """Policy, for what a connector finds while it performs one call."""
+
+    def permit(self, capability: str, resource: str | None) -> None:
+        """Return when policy allows that resource; else raise the Problem that says why not."""
+
+    def granted(self, capability: str, resource: str) -> bool:
+        """Whether somebody named exactly that resource."""
+
+    def refused(self, capability: str, resource: str) -> bool:
+        """Whether somebody denied exactly that."""
+
+    def scopes(self, capability: str) -> Sequence[str]:
+        """The patterns that are granted, when nothing of that capability is denied."""
+
+
+class Parts(Protocol):
+    """Where the parts of a streamed result go."""
+
+    def emit(self, output: Output) -> None: ...
+    async def room(self) -> None: ...
+
+
 class Call:
     """One host call as its connector sees it: who asks, where, until when, and how to ask policy again."""
 
+    wrote = 0
+    """Bytes that the connector put on the disk."""
+    _cancel: tuple[Callable[[], None], ...] = ()
+
     def __init__(
         self,
-        *,
         extension: str,
         call_id: str,
         roots: Roots,
-        permit: Callable[[str, str | None], None],
-        granted: Callable[[str, str], bool],
-        refused: Callable[[str, str], bool] = lambda _capability, _resource: False,
-        emit: Callable[[Output], None] | None = None,
+        policy: CallPolicy,
+        *,
+        parts: Parts | None = None,
         deadline: float | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         context: Mapping[str, Any] | None = None,
-        room: Callable[[], Awaitable[None]] | None = None,
-        scopes: Callable[[str], Sequence[str]] = lambda _capability: (),
     ) -> None:
         self.extension = extension
         self.call_id = call_id
         self.roots = roots
-        self.permit = permit
-        """`permit(capability, resource)` raises a Problem unless policy allows that resource."""
-        self.granted = granted
-        """`granted(capability, resource)` says whether somebody named exactly that resource."""
-        self.refused = refused
-        """`refused(capability, resource)` says whether somebody denied exactly that."""
-        self.scopes = scopes
-        """`scopes(capability)` lists the patterns that are granted, when nothing of that capability is denied."""
-        self.streaming = emit is not None
+        self.policy = policy
         self.deadline = deadline
         self._monotonic = monotonic
         self.context = context or {}
+        self.place: str | None = None
+        """What a change of the session is known by in every life of the work that makes it."""
         self.facts: dict[str, Any] = {}
         """What the connector adds to the evidence of the call's end; never a parameter."""
-        self.wrote = 0
-        """Bytes that the connector put on the disk."""
-        self._emit = emit
-        self._room = room
-        self._lock = threading.Lock()
-        self.cancelled = Cancelled(self._lock)
-        self._cancel: list[Callable[[], None]] = []
+        self._parts = parts
+        self.cancelled = Cancelled()
+
+    @property
+    def streaming(self) -> bool:
+        return self._parts is not None
 
     def emit(self, output: Output) -> None:
         """Hand over a part of a streamed result; waits while the reader has no room for it."""
         self.check()
-        if self._emit is not None:
-            self._emit(output)
+        if self._parts is not None:
+            self._parts.emit(output)
 
     async def room(self) -> None:
         """For a connector on the event loop, which may not wait in `emit`: until the reader has room for a part."""
-        if self._room is not None:
-            await self._room()
+        if self._parts is not None:
+            await self._parts.room()
 
     def check(self) -> None:
         if self.cancelled.is_set():
@@ -115,18 +128,18 @@ class Call:
 
     def on_cancel(self, action: Callable[[], None]) -> None:
         """Run `action` when the call is cancelled, at once when it is already."""
-        with self._lock:
+        with _cancelling:
             if not self.cancelled.is_set():
-                self._cancel.append(action)
+                self._cancel = (*self._cancel, action)
                 return
         action()
 
     def cancel(self) -> None:
-        with self._lock:
+        with _cancelling:
             if self.cancelled.is_set():
                 return
             self.cancelled.set()
-            actions, self._cancel = self._cancel, []
+            actions, self._cancel = self._cancel, ()
         for action in actions:
             action()
 

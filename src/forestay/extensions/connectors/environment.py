@@ -49,8 +49,8 @@ class Environment:
         if value is None:
             return None
         if looks_secret(name, value):
-            return value if call.granted("env!", name) else None
-        return value if call.granted("env", name) else None
+            return value if call.policy.granted("env!", name) else None
+        return value if call.policy.granted("env", name) else None
 
     def visible(self, call: Call) -> dict[str, str]:
         return {name: value for name in sorted(self._variables) if (value := self.get(call, name)) is not None}

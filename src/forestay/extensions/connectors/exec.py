@@ -5,19 +5,25 @@ Operations: `run` (the default), and, while a streamed `run` is under way, `writ
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import errno
 import os
 import posixpath
+import re
+import shlex
 import shutil
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from forestay.extensions.connectors.contract import Call, Output, io_problem, number, text
+from forestay.extensions.connectors.doorway import Doorway
 from forestay.extensions.connectors.environment import Environment
+from forestay.extensions.connectors.hosted import Hosted, Serve
 from forestay.extensions.connectors.paths import Roots, resolve
 from forestay.extensions.connectors.process import MAX_OUTPUT, Process
 from forestay.extensions.layout import Confinement
@@ -28,6 +34,8 @@ from forestay.kernel import Problem
 
 MAX_RUNNING = 32
 _SHELL = "/bin/sh"
+_QUOTED = re.compile(r"""'[^']*'|"[^"$`\\!]*\"""")  # what a shell takes as it stands
+_MEANT_FOR_A_SHELL = frozenset("|&;<>()$`\\*?[]#~{}!\n=\"'")
 
 
 class ExecConnector:
@@ -40,12 +48,17 @@ class ExecConnector:
         sandbox: Sandbox | None = None,
         temp: str | None = None,
         unconfined: bool = False,
+        hosted: Mapping[str, Serve] | None = None,
+        loop: Callable[[], asyncio.AbstractEventLoop | None] = lambda: None,
     ) -> None:
+        """`hosted` are programs that the host itself is, by their names; they run on `loop`."""
+        self._hosted = hosted or {}
+        self._loop = loop
         self._environment = environment or Environment()
         self._sandbox = sandbox
         self._temp = temp
         self._unconfined = unconfined
-        self._running: dict[tuple[str, str], Process | None] = {}  # None while it is being started
+        self._running: dict[tuple[str, str], Process | Hosted | None] = {}  # None while it is being started
         self._lock = threading.Lock()
 
     @property
@@ -65,11 +78,13 @@ class ExecConnector:
 
     def _start(self, call: Call, params: Mapping[str, Any]) -> Output:
         params = {**params, **_options(params)}
+        if (own := self._own(call, params)) is not None:
+            return self._served(call, params, own)
         check_confined(self.sandbox, unconfined=self._unconfined)
         cwd = self._folder(call, params)
         temp = call.roots.temp or self._temp
         environ = self._environment.for_process(call, params.get("env"), temp=temp)
-        command = _command(params, cwd, environ.get("PATH", ""))
+        command = _command(params, cwd, environ["PATH"])
         limits = confinement(call, cwd, temp)
         call.facts = {"sandbox": self.sandbox.kind, "network": limits.network}
         given = _input(params)
@@ -77,7 +92,7 @@ class ExecConnector:
         self._reserve(key)
         prepared = self.sandbox.prepare(limits)
         try:
-            with standing_in(prepared.stand_ins):
+            with standing_in(prepared.stand_ins), self._doors(call, temp, environ["PATH"]) as environ["PATH"]:
                 process = self._launched(call, command, cwd, prepared, environ, given)
                 self._running[key] = process
                 call.on_cancel(lambda: process.kill("cancelled"))
@@ -90,6 +105,41 @@ class ExecConnector:
         if outcome["timed_out"] and call.remaining(1.0) <= 0:
             raise Problem("timeout", "The command was stopped at the call's deadline.", killed=True)
         return self._report(call, params, limits, outcome)
+
+    @contextlib.contextmanager
+    def _doors(self, call: Call, temp: str | None, search: str) -> Iterator[str]:
+        """The PATH of a program that finds the host's own programs first."""
+        loop = self._loop()
+        with contextlib.ExitStack() as opened:
+            if loop is not None and temp is not None:
+                for name, serve in self._hosted.items():
+                    door = opened.enter_context(contextlib.closing(Doorway(name, serve, loop, call, temp)))
+                    search = f"{door.folder}{os.pathsep}{search}"
+            yield search
+
+    def _own(self, call: Call, params: Mapping[str, Any]) -> Hosted | None:
+        """The program that a command means, when it is one of the host's own."""
+        argv, loop = plain_command(params), self._loop()
+        serve = self._hosted.get(argv[0]) if argv else None
+        if serve is None or loop is None:
+            return None
+        cwd = self._folder(call, params)
+        return Hosted(serve, loop, argv[1:], cwd, stdin=_input(params), live=call.streaming)
+
+    def _served(self, call: Call, params: Mapping[str, Any], process: Hosted) -> Output:
+        key = (call.extension, str(params.get("process", call.call_id)))
+        self._reserve(key)
+        call.facts = {"sandbox": "host", "network": False}
+        try:
+            self._running[key] = process
+            call.on_cancel(lambda: process.kill("cancelled"))
+            timeout = number(params, "timeout", 0) or number(params, "timeout_ms", 0)
+            outcome = process.run(call, timeout=timeout / 1000 or None, limit=MAX_OUTPUT)
+        finally:
+            with self._lock:
+                self._running.pop(key, None)
+        stdout, stderr = outcome.pop("stdout"), outcome.pop("stderr")
+        return {**outcome, "exitCode": outcome["code"], "sandbox": "host", **_said(params, stdout, stderr)}
 
     def _reserve(self, key: tuple[str, str]) -> None:
         """Take the place of one program before it is started: a name holds one, an extension `MAX_RUNNING`."""
@@ -122,12 +172,7 @@ class ExecConnector:
             stderr += told if not stderr or stderr.endswith(b"\n") else b"\n" + told
             if call.streaming:
                 call.emit({"stream": "stderr", "base64": base64.b64encode(told).decode()})
-        if params.get("encoding") == "base64":
-            output["stdout"] = {"base64": base64.b64encode(stdout).decode()}
-            output["stderr"] = {"base64": base64.b64encode(stderr).decode()}
-        else:
-            output["stdout"], output["stderr"] = stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace")
-        return output
+        return {**output, **_said(params, stdout, stderr)}
 
     def _steer(self, call: Call, operation: str, params: Mapping[str, Any]) -> Output:
         with self._lock:
@@ -148,6 +193,30 @@ class ExecConnector:
             if not Path(place.real).is_dir():
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
             return place.real
+
+
+def _said(params: Mapping[str, Any], stdout: bytes, stderr: bytes) -> Output:
+    if params.get("encoding") == "base64":
+        return {
+            name: {"base64": base64.b64encode(data).decode()} for name, data in (("stdout", stdout), ("stderr", stderr))
+        }
+    return {"stdout": stdout.decode("utf-8", "replace"), "stderr": stderr.decode("utf-8", "replace")}
+
+
+def plain_command(params: Mapping[str, Any]) -> list[str]:
+    """The words of a command that needs no shell to be understood; none when it does."""
+    command, arguments = params.get("command"), params.get("args") or []
+    if not isinstance(command, str) or not isinstance(arguments, list):
+        return []
+    if not params.get("shell"):
+        return [command, *map(str, arguments)]
+    line = " ".join([command, *map(str, arguments)])
+    if _MEANT_FOR_A_SHELL & set(_QUOTED.sub("", line)):
+        return []
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return []
 
 
 def check_confined(sandbox: Sandbox, *, unconfined: bool) -> None:
@@ -172,13 +241,13 @@ def confinement(call: Call, cwd: str, temp: str | None) -> Confinement:
         resource = "." if root is call.roots.items[0] else root.real
         if root.private:
             (write if root.writable else read).append(root.real)
-        elif root.writable and call.granted("write", resource):
+        elif root.writable and call.policy.granted("write", resource):
             write.append(root.real)
-        elif call.granted("read", resource) or (resource == "." and not call.refused("read", resource)):
+        elif call.policy.granted("read", resource) or (resource == "." and not call.policy.refused("read", resource)):
             read.append(root.real)
             write += _parts(call, root.real) if resource == "." else ()
     return Confinement(
-        tuple(read), tuple(write), network=call.granted("http", ""), places=_places(call.roots, (*read, *write))
+        tuple(read), tuple(write), network=call.policy.granted("http", ""), places=_places(call.roots, (*read, *write))
     )
 
 
@@ -195,7 +264,7 @@ def _places(roots: Roots, used: Sequence[str]) -> tuple[Protected, ...]:
 def _parts(call: Call, project: str) -> list[str]:
     """The folders and files of the project that `write` grants name whole; nothing that a link leads elsewhere."""
     found: list[str] = []
-    for pattern in call.scopes("write"):
+    for pattern in call.policy.scopes("write"):
         name = pattern.removesuffix("/**")
         path = posixpath.join(project, name)
         plain = not any(mark in name for mark in "*?") and not name.startswith("/")

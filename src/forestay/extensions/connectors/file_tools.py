@@ -83,7 +83,7 @@ def edit(files: FsConnector, call: Call, params: Mapping[str, Any]) -> Output:
     """`path`, `edits` [{oldText, newText}], each matching exactly once in the original; all or none."""
     path = text(params, "path")
     edits = params.get("edits") or [params]
-    call.permit("read", call.roots.resource(path))
+    call.policy.permit("read", call.roots.resource(path))
     original = base64.b64decode(files.run(call, {"op": "read", "path": path})["base64"]).decode("utf-8", "replace")
     body = original.removeprefix("\ufeff")
     windows = "\r\n" in body

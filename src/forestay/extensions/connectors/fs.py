@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from forestay.extensions.connectors.contract import Call, Output, io_problem, number, text
-from forestay.extensions.connectors.paths import Place, direct, glance, outside, resolve
+from forestay.extensions.connectors.paths import Place, glance, outside, resolve
 from forestay.extensions.connectors.watch import watch
 from forestay.kernel import Problem, Randomness, SystemRandomness
 
@@ -38,7 +38,7 @@ class FsConnector:
 
     def run(self, call: Call, params: Mapping[str, Any]) -> Output:
         options = params.get("options")
-        if isinstance(options, Mapping):
+        if options is not None and isinstance(options, Mapping):
             params = {**options, **params}
         operation = _OPERATIONS.get(text(params, "op"))
         if operation is None:
@@ -117,10 +117,13 @@ class FsConnector:
     def exists(self, call: Call, params: Mapping[str, Any]) -> Output:
         """Whether something is there; that nothing is, is an answer and no failure."""
         try:
-            _seen(call, params)
+            near = _near(call, params)
+            if near is None:
+                with _place(call, params, "read") as place:
+                    place.stat()
         except OSError:
             return {"exists": False}
-        return {"exists": True}
+        return {"exists": near is None or near.found is not None}
 
     def realpath(self, call: Call, params: Mapping[str, Any]) -> Output:
         with _place(call, params, "read") as place:
@@ -185,14 +188,14 @@ class FsConnector:
                 raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
             if new.root.private and not old.root.private:
                 # What is moved to where the extension reads without asking is read.
-                call.permit("read", call.roots.named(old))
+                call.policy.permit("read", call.roots.named(old))
             os.rename(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder)
         return {}
 
     def copy(self, call: Call, params: Mapping[str, Any]) -> Output:
         target = {"path": text(params, "to")}
         exclusive = os.O_EXCL if params.get("exclusive") is True else os.O_TRUNC
-        call.permit("read", call.roots.resource(text(params, "path")))
+        call.policy.permit("read", call.roots.resource(text(params, "path")))
         with _place(call, params, "read") as old, _open(old, _READ) as source:
             mode = os.fstat(source).st_mode & 0o777
             with _place(call, target, "write") as new:
@@ -268,7 +271,7 @@ def _place(call: Call, params: Mapping[str, Any], capability: str, *, follow: bo
 def _permit(call: Call, place: Place, capability: str) -> None:
     resource = call.roots.named(place)
     if resource is not None:
-        call.permit(capability, resource)
+        call.policy.permit(capability, resource)
     if capability == "write":
         if not place.root.writable:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -280,7 +283,7 @@ def _opened(
     call: Call, params: Mapping[str, Any], capability: str, flags: int, mode: int = 0o666
 ) -> Iterator[tuple[int, os.stat_result]]:
     """The plain file that `params.path` names, open, and what is known of it."""
-    near = direct(call.roots, text(params, "path")) if capability == "read" else None
+    near = call.roots.direct(text(params, "path")) if capability == "read" else None
     if near is not None:
         _permit(call, near, capability)
         try:
@@ -298,12 +301,19 @@ def _opened(
 
 def _seen(call: Call, params: Mapping[str, Any], *, follow: bool = True) -> os.stat_result:
     """What is there, after policy has allowed where it really is."""
+    near = _near(call, params)
+    if near is not None:
+        return near.stat()
+    with _place(call, params, "read", follow=follow) as place:
+        return place.stat()
+
+
+def _near(call: Call, params: Mapping[str, Any]) -> Place | None:
+    """What stands directly in a root, after policy has allowed it; None when it takes a walk to tell."""
     place = glance(call.roots, text(params, "path"))
     if place is not None:
         _permit(call, place, "read")
-        return place.stat()
-    with _place(call, params, "read", follow=follow) as place:
-        return place.stat()
+    return place
 
 
 @contextmanager

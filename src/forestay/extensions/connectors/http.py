@@ -74,14 +74,14 @@ class HttpConnector:
     def _lookup(self, call: Call, params: Mapping[str, Any]) -> Output:
         """The addresses of a host that may be asked; one at an address that is out of bounds is refused alike."""
         host = canonical_host(text(params, "host"))
-        call.permit("http", host)
-        return {"addresses": checked(host, 0, lambda name: call.granted("http!", name), self._resolver)}
+        call.policy.permit("http", host)
+        return {"addresses": checked(host, 0, lambda name: call.policy.granted("http!", name), self._resolver)}
 
     def _send(self, call: Call, request: Request) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         parts = urlsplit(request.url)
         host, port = canonical_host(parts.hostname or ""), parts.port or (443 if parts.scheme == "https" else 80)
-        call.permit("http", host)
-        addresses = checked(host, port, lambda name: call.granted("http!", name), self._resolver)
+        call.policy.permit("http", host)
+        addresses = checked(host, port, lambda name: call.policy.granted("http!", name), self._resolver)
         connection = http.client.HTTPConnection(host, port)
         try:
             connection.sock = self._connect(call, parts, host, port, addresses)

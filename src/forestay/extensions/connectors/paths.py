@@ -31,6 +31,7 @@ from forestay.kernel import Problem
 
 _MAX_LINKS = 40
 _MAX_PATH = 4096
+_SHORT, _MAX_KNOWN = 256, 1024  # characters of paths that are remembered, and how many of them
 _KERNEL_TREES = ("/proc", "/sys", "/dev")
 _BENEATH_KERNEL_TREES = tuple(f"{tree}/" for tree in _KERNEL_TREES)
 NO_FOLDER = -1
@@ -107,6 +108,8 @@ class Roots(msgspec.Struct, frozen=True):
     spelled: tuple[tuple[str, str, Root], ...] = ()
     """Each spelling of each root, its prefix and the root, made once: every call of an extension looks here."""
     kept: Kept | None = None
+    known: dict[str, Spot] = msgspec.field(default_factory=dict)
+    """Short paths that were located by their letters, which mean the same again."""
 
     @classmethod
     def of(
@@ -140,11 +143,23 @@ class Roots(msgspec.Struct, frozen=True):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if path == "":
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        known = self.known.get(path)
+        if known is not None:
+            return known.root, known.rest
         whole = posixpath.normpath(posixpath.join(self.cwd, path))
-        found = self._located(whole) or self._located(_led(whole, follow))
+        by_letters = self._located(whole)
+        found = by_letters or self._located(_led(whole, follow))
         if found is None or _kernel_tree(whole):
             raise outside(path)
+        if by_letters is not None and len(path) <= _SHORT:
+            self._remember(path, *by_letters)
         return found
+
+    def _remember(self, path: str, root: Root, rest: str) -> None:
+        if len(self.known) >= _MAX_KNOWN:
+            self.known.clear()
+        named = self._named(root, posixpath.join(root.real, rest) if rest else root.real)
+        self.known[path] = Spot(root, rest, named, self._direct(root, rest))
 
     def _located(self, whole: str) -> tuple[Root, str] | None:
         best: tuple[Root, str] | None = None
@@ -159,6 +174,9 @@ class Roots(msgspec.Struct, frozen=True):
 
         Elsewhere it is where links lead: a person who is asked about it decides about that.
         """
+        known = self.known.get(path)
+        if known is not None:
+            return known.resource
         try:
             root, rest = self.locate(path, follow=follow)
         except (Problem, OSError):
@@ -167,7 +185,9 @@ class Roots(msgspec.Struct, frozen=True):
         return self._named(root, posixpath.join(root.real, rest) if rest else root.real)
 
     def named(self, place: Place) -> str | None:
-        """How policy names the place that a walk has reached."""
+        """How policy names the place that a walk has reached, or that lies directly in a root."""
+        if place.folder == NO_FOLDER and place.root is self.items[0]:
+            return place.name
         return self._named(place.root, place.real)
 
     def spare(self, place: Place) -> None:
@@ -215,6 +235,30 @@ class Roots(msgspec.Struct, frozen=True):
         rest = _beneath(real, self.items[0].real)
         return real if rest is None else rest or "."
 
+    def direct(self, path: str) -> Place | None:
+        """The place of something directly in a root, by its letters alone; None when it takes a walk to get there.
+
+        It has no descriptor, and needs none as long as its end is not followed: between the root, which is the system's
+        to resolve, and the end there is nothing that could be a link (F1). An end that is one is for the walk.
+        """
+        known = self.known.get(path)
+        return known.place if known is not None else self._direct(*self.locate(path))
+
+    def _direct(self, root: Root, rest: str) -> Place | None:
+        if not rest or "/" in rest or root.identity is not None:
+            return None
+        real = _prefix(root.real) + rest
+        return None if _kernel_tree(real) or self.hides(real) else Place(NO_FOLDER, rest, real, root)
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """What the letters of a path say: its root, the rest, how policy names it, and its place if that is direct."""
+
+    root: Root
+    rest: str
+    resource: str | None
+    place: Place | None
+
 
 class Place(msgspec.Struct, frozen=True):
     """A resolved path: an open descriptor of the folder, the last component's name, and where that is."""
@@ -236,22 +280,9 @@ class Place(msgspec.Struct, frozen=True):
         return os.stat(self.name or ".", dir_fd=self.folder, follow_symlinks=False)
 
 
-def direct(roots: Roots, path: str) -> Place | None:
-    """The place of something directly in a root, by its letters alone; None when it takes a walk to get there.
-
-    It has no descriptor, and needs none as long as its end is not followed: between the root, which is the system's to
-    resolve, and the end there is nothing that could be a link (F1). An end that is one is for the walk.
-    """
-    root, rest = roots.locate(path)
-    if not rest or "/" in rest or root.identity is not None:
-        return None
-    real = _prefix(root.real) + rest
-    return None if _kernel_tree(real) or roots.hides(real) else Place(NO_FOLDER, rest, real, root)
-
-
 def glance(roots: Roots, path: str) -> Place | None:
     """What stands at `path`, directly in a root, with one look; None when it takes a walk to tell."""
-    place = direct(roots, path)
+    place = roots.direct(path)
     if place is None:
         return None
     try:

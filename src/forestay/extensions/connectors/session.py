@@ -24,4 +24,4 @@ class SessionConnector:
     async def wait(self, call: Call, params: Mapping[str, Any]) -> Output:
         if self._session is None:
             raise Problem("state_conflict", "There is no session here.", fix="Run the extension inside a session.")
-        return {"value": await self._session.request(text(params, "op"), params)}
+        return {"value": await self._session.request(text(params, "op"), {**params, "place": call.place})}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
@@ -17,18 +18,24 @@ from typing import Any, Literal, Protocol, TextIO
 from forestay.extensions.connectors.contract import Call, Output, text
 from forestay.extensions.themes import OPERATIONS as THEME_OPERATIONS
 from forestay.extensions.themes import Themes
-from forestay.kernel import Problem, canonical
+from forestay.kernel import Bounds, Problem, bounded, canonical
 from forestay.tools import checker
 
 KEYS = {"enter": "\r", "esc": "\x1b", "tab": "\t"} | {
     name: f"\x1b[{letter}" for name, letter in zip(("up", "down", "right", "left"), "ABCD", strict=True)
 }
 _STYLE = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
-DIALOGS = ("select", "confirm", "input", "editor", "custom", "form")
+HOST_ASKS = ("sign_in", "pin_tool")
+"""Forms of the host's own: about an extension, never asked by one."""
+FORMS = ("form", *HOST_ASKS)
+DIALOGS = ("select", "confirm", "input", "editor", "custom", *FORMS)
 
 
 class Ui(Protocol):
-    interactive: bool
+    @property
+    def interactive(self) -> bool:
+        """Whether a person is there to answer: `ctx.hasUI`."""
+
     colour: bool
     """Whether what it shows may be coloured."""
     color_mode: Literal["truecolor", "256color"]
@@ -37,18 +44,22 @@ class Ui(Protocol):
         """Show it; for a dialog, the person's answer (None: cancelled)."""
 
 
+MOST_RECORDED = 1000
+_SHOWN = Bounds(text=16_384, total=65_536)
+
+
 class Recorded:
-    """Keeps what extensions showed and asked, in order, for the caller's report."""
+    """Keeps what extensions showed and asked last, in order and cut, for the caller's report."""
 
     colour = False
     color_mode: Literal["truecolor", "256color"] = "truecolor"
 
     def __init__(self) -> None:
-        self.calls: list[dict[str, Any]] = []
+        self.calls: deque[dict[str, Any]] = deque(maxlen=MOST_RECORDED)
 
     def record(self, extension: str, operation: str, params: Mapping[str, Any], answer: Any = None) -> None:
         entry: dict[str, Any] = {"extension": extension, "op": operation}
-        entry.update({key: value for key, value in params.items() if key != "op"})
+        entry.update(bounded({key: value for key, value in params.items() if key != "op"}, _SHOWN))
         if operation in DIALOGS:
             entry["answer"] = answer
         self.calls.append(entry)
@@ -137,7 +148,7 @@ class TerminalUi(Recorded):
             return self._custom(extension, params)
         if operation == "select":
             return self._select(extension, title, params)
-        if operation == "form":
+        if operation in FORMS:
             return checked_answer(operation, params, self._form(extension, title, params))
         if operation == "confirm":
             self._say(f"[{extension}] {title}: {plain(str(params.get('message', '')))} [y/N] ", end="")
@@ -203,13 +214,18 @@ class UiConnector:
         ui: Ui | None = None,
         themes: Themes | None = None,
         hold: Callable[[str, bool], None] = lambda _extension, _held: None,
+        tell: Callable[[dict[str, Any]], None] = lambda _event: None,
     ) -> None:
+        """`tell` hears that a dialog begins and that it has ended, as events for extensions."""
         self._ui = ui or NoUi()
         self._themes = themes or Themes()
         self._hold = hold
+        self._tell = tell
 
     async def wait(self, call: Call, params: Mapping[str, Any]) -> Output:
         operation = text(params, "op")
+        if operation in HOST_ASKS:
+            raise Problem("invalid_request", f"Only the host itself asks with {operation}.", at="$.params.op")
         if operation in DIALOGS:
             return {"value": await self._dialog(call.extension, operation, params)}
         if operation not in THEME_OPERATIONS:
@@ -221,11 +237,14 @@ class UiConnector:
         return {"value": answer}
 
     async def _dialog(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
+        about = {"reason": "ui_prompt", "kind": operation, "title": str(params.get("title") or "")}
         self._hold(extension, True)
+        self._tell({"type": "ui_prompt_start", **about})
         try:
             return await self._ui.request(extension, operation, params)
         finally:
             self._hold(extension, False)
+            self._tell({"type": "ui_prompt_end", **about})
 
 
 def checked_answer(operation: str, params: Mapping[str, Any], answer: Any) -> Any:
@@ -240,7 +259,7 @@ def checked_answer(operation: str, params: Mapping[str, Any], answer: Any) -> An
             return options[answer]
         if answer not in options:
             raise Problem("schema_mismatch", "The answer is none of the dialog's options.", options=options)
-    if operation == "form":
+    if operation in FORMS:
         _check_form(params, answer)
     if operation in ("input", "editor") and not isinstance(answer, str):
         raise Problem("schema_mismatch", f"A dialog of kind {operation} is answered with text.")

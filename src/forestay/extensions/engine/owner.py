@@ -75,6 +75,11 @@ class Owner:
     def patient(self) -> bool:
         return not self._skip
 
+    @property
+    def idle(self) -> bool:
+        """Whether all its results have reached the event loop."""
+        return not self._open
+
     # -- the event loop's side --------------------------------------------------------------------------------------
 
     def submit(self, work: Callable[[], Any], done: _Done) -> None:
@@ -112,6 +117,10 @@ class Owner:
         except Exception as error:  # noqa: BLE001 - as the loop does with its callbacks
             self._loop.call_exception_handler({"message": "A callback of a VM's thread failed.", "exception": error})
         return True
+
+    def attended(self) -> None:
+        """The event loop did a piece of work itself instead of waiting for it (O2)."""
+        self._attention.streak += 1
 
     def hurried(self) -> bool:
         """Whether the event loop must turn to everything else before it waits again (O2)."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 import mcp_types as types
@@ -48,6 +48,8 @@ class Line(Protocol):
 
     folders: list[str]
     """The folders that its server is granted."""
+    held: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered while the line waits for a person."""
 
     def failure(self) -> Problem | None:
         """Why it ended, if it knows."""
@@ -63,7 +65,7 @@ class Connection:
     ) -> None:
         self._line = line
         self._requests = requests
-        requests.held = self._held
+        requests.held = line.held = self._held
         self._waits: set[RequestTime] = set()
         self._name = name
         self._seconds = seconds
@@ -102,7 +104,7 @@ class Connection:
                     client_info=types.Implementation(name="forestay", version=__version__),
                 ) as session,
             ):
-                async with asyncio.timeout(seconds):
+                async with RequestTime(seconds, self._waits):
                     about = await session.initialize()
                 self.server = about.model_dump(mode="json", by_alias=True, exclude_none=True)
                 self._session = session
@@ -190,9 +192,8 @@ class Connection:
         if session is None:
             raise self._problem(None, what)
         try:
-            async with asyncio.timeout(seconds) as limit:
-                with self._waiting(RequestTime(limit, seconds)) as wait:
-                    return await session.send_request(request, answer, progress_callback=wait.heard)
+            async with RequestTime(seconds, self._waits) as wait:
+                return await session.send_request(request, answer, progress_callback=wait.heard)
         except MCPError as error:
             if not self.usable or (error.code, str(error)) == (types.CONNECTION_CLOSED, "Connection closed"):
                 raise self._problem(error, what) from error
@@ -200,14 +201,6 @@ class Connection:
             raise Problem("tool_failed", words or f"{what} failed.", server=self._name, code=error.code) from error
         except (TimeoutError, ValidationError, RuntimeError, ValueError) as error:
             raise self._problem(error, what, seconds) from error
-
-    @contextlib.contextmanager
-    def _waiting(self, wait: RequestTime) -> Iterator[RequestTime]:
-        self._waits.add(wait)
-        try:
-            yield wait
-        finally:
-            self._waits.discard(wait)
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ M2  A call is a host call of the server's own subject: capability `tool`, resour
 M3  After each start, and whenever the server says that its tools changed, they are compared with the pins. A tool that
     differs is withdrawn before it can be called, and its diff is on record.
 M4  What the server asks of the host is a host call of its subject too.
+M5  A call of a tool that is withdrawn asks a person, after policy has allowed it. A yes pins what was shown.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 from forestay.extensions.connectors.contract import Call, Output
 from forestay.extensions.guests import Guest, Report
 from forestay.extensions.mcp.definitions import Change, Definition, compare
+from forestay.extensions.mcp.new_pins import NewPins
 from forestay.extensions.mcp.on_demand import OnDemand, OpenLine
 from forestay.extensions.mcp.pins import ServerStanding, unapproved
 from forestay.extensions.mcp.server_config import ServerConfig
@@ -47,6 +49,7 @@ class McpGuest(Guest):
         pinned: Mapping[str, Definition],
         line: OpenLine,
         calls: HostCalls,
+        new_pins: NewPins,
         *,
         may: Callable[[str], bool],
         report: Report,
@@ -62,6 +65,7 @@ class McpGuest(Guest):
         """What the server offered at the last look."""
         self._pinned = dict(pinned)
         self._calls = calls
+        self._new_pins = new_pins
         self._may = may
         self._report = report
         self._server = OnDemand(config, line, self._answers, self._compare, report=report, clock=clock)
@@ -92,9 +96,13 @@ class McpGuest(Guest):
             self._offer(())
             self.stop(unapproved(self.config, standing))
         elif self.stopped is not None or standing.pinned != self._pinned:
-            self.stopped, self._pinned, self.changes = None, dict(standing.pinned), []
-            self._offer(self._pinned.values())
-            self._server.end()  # the next call starts the server and compares
+            looked = self.stopped is None and self._server.connected
+            self.stopped, self._pinned = None, dict(standing.pinned)
+            if looked:
+                self._compare(self.seen)
+            else:  # the next call starts the server and compares
+                self.changes = []
+                self._offer(self._pinned.values())
 
     # Calls
 
@@ -111,10 +119,11 @@ class McpGuest(Guest):
         """Call a tool through the door (M2). The tool's own error is an outcome; a refusal is a Problem."""
         if self.stopped is not None:
             raise self.stopped
-        if (problem := self.withdrawn(name)) is not None:
-            raise problem
-        given = self.registrations.fit(name, arguments)
-        output = await self._host_call("tool", {"name": name, "input": given}, timeout)
+        given = arguments if self.withdrawn(name) is not None else self.registrations.fit(name, arguments)
+        try:
+            output = await self._host_call("tool", {"name": name, "input": given}, timeout)
+        except Problem as problem:
+            raise (self.withdrawn(name) if problem.key == "tool_changed" else None) or problem from None
         return ToolOutcome(output["content"], output["details"], output["isError"])
 
     async def _host_call(self, method: str, params: dict[str, Any], timeout: float | None = None) -> Output:
@@ -122,13 +131,12 @@ class McpGuest(Guest):
         self._count += 1
         limit = None if timeout is None else int(timeout * 1000)
         request = HostCall(f"{self.name}/{self._count}", "", method, params, limit)
-        async for result in self._calls.call(request, self.name):
-            if result.error is not None:
-                details = dict(result.error.details or {})
-                key = str(details.pop("problem", "extension_failed"))
-                raise Problem(key, result.error.message, **{n: v for n, v in details.items() if n not in _TAKEN})
+        result = await self._calls.answer(request, self.name)
+        if result.error is None:
             return result.output
-        raise AssertionError("a host call ends with a result")
+        details = dict(result.error.details or {})
+        key = str(details.pop("problem", "extension_failed"))
+        raise Problem(key, result.error.message, **{n: v for n, v in details.items() if n not in _TAKEN})
 
     def _answers(self, folders: list[str]) -> ServerRequests:
         """What answers the questions of the server (M4)."""
@@ -136,10 +144,15 @@ class McpGuest(Guest):
 
         return ServerRequests(self.config.name, self._host_call, self._may, folders)
 
+    def _changed(self, name: str) -> Change | None:
+        if name in self._tools:
+            return None
+        return next((item for item in self.changes if tool_name(self.config.name, item.tool) == name), None)
+
     def withdrawn(self, name: str) -> Problem | None:
         """What changed about a tool that is not offered any more (M3)."""
-        change = next((item for item in self.changes if tool_name(self.config.name, item.tool) == name), None)
-        if name in self._tools or change is None:
+        change = self._changed(name)
+        if change is None:
             return None
         return Problem(
             "tool_changed",
@@ -154,18 +167,29 @@ class McpGuest(Guest):
         """Inside the host call: reach the server, and call the tool once."""
 
         async def asked(connection: Connection) -> Output:
-            if (problem := self.withdrawn(name)) is not None:  # the server may just have been started
-                raise problem
+            given = await self._renewed(name, arguments)  # the server may just have been started
             definition = self._tools.get(name)
             if definition is None:
-                raise Problem("method_not_found", f"{self.config.name} has no tool {name[:80]!r}.")
+                raise _gone(self.config.name, name)
             from forestay.extensions.mcp.content import passed_on
 
             seconds = call.remaining(self.config.entry.call_seconds)
-            result = await connection.call(definition, arguments, seconds=seconds)
+            result = await connection.call(definition, given, seconds=seconds)
             return passed_on(self.config.name, definition.name, result, definition.output_schema)
 
         return await self._used(asked)
+
+    async def _renewed(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a tool that may be called; one that was withdrawn needs a person's yes (M5)."""
+        while (change := self._changed(name)) is not None:
+            offered = next((item for item in self.seen if tool_name(self.config.name, item.name) == name), None)
+            if offered is None or not await self._new_pins.agreed(change, offered):
+                raise self.withdrawn(name) or _gone(self.config.name, name)
+            if offered in self.seen:  # it is still what was shown
+                self._pinned = await self._new_pins.pin(self._pinned, offered)
+                self._compare(self.seen)
+                arguments = self.registrations.fit(name, arguments)
+        return arguments
 
     async def offered(self) -> list[Definition]:
         """What the server offers now, for a person to look at. Calls no tool."""
@@ -218,3 +242,7 @@ class McpGuest(Guest):
         """What a call may do: `unsafe` unless a person wrote the tool's own name under `read_only`."""
         definition = self._tools.get(name)
         return "read" if definition is not None and definition.name in self.config.entry.read_only else "unsafe"
+
+
+def _gone(server: str, name: str) -> Problem:
+    return Problem("method_not_found", f"{server} has no tool {name[:80]!r}.")

@@ -3,7 +3,8 @@
 H1  Each connection goes to an address that was checked (`connectors/addresses.py`). The name is for TLS and `Host`.
     A private, loopback or link-local address is reachable when the approved URL, or a grant, names that very address.
 H2  A redirect to another origin is an error that names it; nothing is sent there.
-H3  An answer has a largest size, and none is unpacked: a compressed one is refused.
+H3  Another host than the server's own (its authorization server) is reached with TLS, unless a grant names it.
+H4  An answer has a largest size, and none is unpacked: a compressed one is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MOST_ADDRESSES = 3
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
-    """Sends a request to a checked address of its host (H1) and bounds the answer (H3)."""
+    """Sends a request to a checked address of its host (H1) and bounds the answer (H4)."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, granted: Callable[[str], bool], resolver: Resolver) -> None:
         self._inner = inner
@@ -39,6 +40,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         host = canonical_host(request.url.host)
         port = request.url.port or (443 if request.url.scheme == "https" else 80)
         try:
+            self._check_tls(request.url.scheme, host)
             addresses = await asyncio.to_thread(checked, host, port, self._granted, self._resolver)
         except Problem as problem:
             self.failure = problem
@@ -51,6 +53,12 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _Bounded(response.stream, self._failed)
         return response
+
+    def _check_tls(self, scheme: str, host: str) -> None:
+        """H3. What the approved URL or a grant names was decided by a person."""
+        if scheme != "https" and not self._granted(host):
+            told = f"{host[:200]} would be reached without TLS."
+            raise Problem("address_blocked", told, host=host[:200], fix="Ask for an https address.")
 
     def _failed(self, words: str) -> httpx2.ReadError:
         """Keep why the connection is of no use any more: the layers above only learn that it ended."""
@@ -98,12 +106,17 @@ class _Bounded(httpx2.AsyncByteStream):
 
 @asynccontextmanager
 async def http_streams(
-    url: str, headers: Mapping[str, str], transport: CheckedTransport, *, quiet_seconds: float
+    url: str,
+    headers: Mapping[str, str],
+    transport: CheckedTransport,
+    *,
+    auth: httpx2.Auth | None = None,
+    quiet_seconds: float,
 ) -> AsyncIterator[Any]:
-    """The two streams that a client session reads and writes."""
+    """The two streams that a client session reads and writes; `auth` signs each request."""
     timeout = httpx2.Timeout(CONNECT_SECONDS, read=quiet_seconds)
     fixed = {**headers, "accept-encoding": "identity"}
-    client = httpx2.AsyncClient(transport=transport, headers=fixed, timeout=timeout, trust_env=False)
+    client = httpx2.AsyncClient(transport=transport, headers=fixed, timeout=timeout, auth=auth, trust_env=False)
     async with client, streamable_http_client(url, http_client=client, max_sse_event_size=MAX_EVENT) as streams:
         yield streams
 

@@ -17,10 +17,13 @@ from forestay.extensions.connectors.exec import check_confined, confinement, fin
 from forestay.extensions.connectors.paths import resolve
 from forestay.extensions.mcp.connection import Line
 from forestay.extensions.mcp.http import CheckedTransport, checked_transport, http_streams
+from forestay.extensions.mcp.new_pins import Ask
 from forestay.extensions.mcp.ration import Ration
 from forestay.extensions.mcp.requests import granted_folders
 from forestay.extensions.mcp.server_config import ServerConfig
+from forestay.extensions.mcp.sign_in import SignIn
 from forestay.extensions.mcp.stdio import ServerProgram, Streams, stdio_streams
+from forestay.extensions.mcp.tokens import TokenFiles
 from forestay.extensions.sandbox import Prepared, Sandbox
 from forestay.extensions.stand_ins import standing_in
 from forestay.kernel import Clock, Problem
@@ -81,13 +84,20 @@ class ProgramLine(Line):
 
 
 class AddressLine(Line):
-    """A server at a URL. A special address is named by the approved URL that spells it out, or by a grant."""
+    """A server at a URL. A special address is named by the approved URL that spells it out, or by a grant.
+
+    A server that has no key in its entry and answers 401 is signed in at: `ask` asks a person.
+    """
 
     def __init__(
         self,
         config: ServerConfig,
         call: Call,
         environment: Environment,
+        tokens: TokenFiles,
+        ask: Ask,
+        redirect: str,
+        *,
         transport: Callable[[Callable[[str], bool]], CheckedTransport] = checked_transport,
     ) -> None:
         self._config = config
@@ -95,19 +105,28 @@ class AddressLine(Line):
         self._environment = environment
         self._host = canonical_host(urlsplit(config.entry.url).hostname or "")
         self._transport = transport(self._named)
+        keyed = any(name.lower() == "authorization" for name in config.entry.headers)
+        self._ask = ask
+        self._sign_in = None if keyed else SignIn(config, tokens, self._asked, redirect)
         self.folders = granted_folders(call)
         self.facts: dict[str, Any] = {"host": self._host}
 
     def _named(self, address: str) -> bool:
-        return address == self._host or self._call.granted("http!", address)
+        return address == self._host or self._call.policy.granted("http!", address)
+
+    async def _asked(self, operation: str, params: dict[str, Any]) -> Any:
+        with self.held():
+            return await self._ask(operation, params)
 
     def open(self) -> AbstractAsyncContextManager[Any]:
         entry = self._config.entry
         headers = {name: expanded(text, self._call, self._environment) for name, text in entry.headers.items()}
-        return http_streams(entry.url, headers, self._transport, quiet_seconds=entry.call_seconds)
+        quiet = entry.call_seconds
+        return http_streams(entry.url, headers, self._transport, auth=self._sign_in, quiet_seconds=quiet)
 
     def failure(self) -> Problem | None:
-        return self._transport.failure
+        unsigned = self._sign_in.failure if self._sign_in is not None else None
+        return self._transport.failure or unsigned
 
     def last_words(self) -> str:
         return ""

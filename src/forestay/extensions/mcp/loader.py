@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.connectors.contract import Call
 from forestay.extensions.connectors.environment import Environment
+from forestay.extensions.connectors.ui import Ui
 from forestay.extensions.guests import Report
 from forestay.extensions.manifest import SCHEMA, Manifest
 from forestay.extensions.mcp.guest import McpGuest
-from forestay.extensions.mcp.pins import ServerStanding, unapproved
+from forestay.extensions.mcp.new_pins import NewPins
+from forestay.extensions.mcp.pins import Pins, ServerStanding, unapproved
 from forestay.extensions.mcp.server_config import ServerConfig
+from forestay.extensions.mcp.tokens import TokenFiles
 from forestay.extensions.outcomes import Surroundings
 from forestay.extensions.protocol import HostCalls
 from forestay.extensions.settings import Settings
+from forestay.kernel import Problem
 
 if TYPE_CHECKING:
     from forestay.extensions.mcp.lines import AddressLine, ProgramLine
@@ -26,12 +30,24 @@ class ServerLoader:
     """Makes the guests of the MCP servers of one project.
 
     `own_call` gives what a subject may do at this moment, `may` says whether a capability is not refused to it.
+    `ui` shows the host's own questions about a server, `pins` and `tokens` keep the answers.
     """
 
-    def __init__(self, settings: Settings, own_call: Callable[[str], Call], may: Callable[[str, str], bool]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        own_call: Callable[[str], Call],
+        may: Callable[[str, str], bool],
+        ui: Ui,
+        pins: Pins,
+        tokens: TokenFiles,
+    ) -> None:
         self._settings = settings
         self._own_call = own_call
         self._may = may
+        self._ui = ui
+        self._pins = pins
+        self._tokens = tokens
 
     def artifact(self, config: ServerConfig) -> Artifact:
         """What stands for the server where an extension has its code: the fingerprint."""
@@ -53,15 +69,26 @@ class ServerLoader:
             raise unapproved(config, standing)
         settings = self._settings
         environment = Environment(settings.environ)
+        ask = partial(self._asked, config.subject)
 
         def line() -> ProgramLine | AddressLine:
             from forestay.extensions.mcp.lines import AddressLine, ProgramLine  # the protocol's package is large
 
             call = self._own_call(config.subject)
             if config.entry.url:
-                return AddressLine(config, call, environment)
+                return AddressLine(config, call, environment, self._tokens, ask, settings.sign_in_url)
             unconfined = settings.config.policy.unconfined_programs
             return ProgramLine(config, call, environment, settings.clock, unconfined=unconfined)
 
         may = partial(self._may, config.subject)
-        return McpGuest(config, standing.pinned, line, calls, may=may, report=report, clock=settings.clock)
+        pins = NewPins(config, self._pins, ask)
+        return McpGuest(config, standing.pinned, line, calls, pins, may=may, report=report, clock=settings.clock)
+
+    async def _asked(self, subject: str, operation: str, params: dict[str, Any]) -> Any:
+        """A question of the host's own; None where nobody can answer."""
+        try:
+            return await self._ui.request(subject, operation, params)
+        except Problem as problem:
+            if problem.key != "consent_required":
+                raise
+            return None

@@ -50,6 +50,7 @@ class OnDemand:
         self._starting = asyncio.Lock()
         self._busy = 0
         self._failures, self._not_before = 0, 0.0
+        self._used_at = 0.0
         self._idle: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
         self._ending: asyncio.Future[None] | None = None
@@ -57,24 +58,33 @@ class OnDemand:
     async def use(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """`work` with a connection that is open, and stays so at least until it is done (N1)."""
         self._busy += 1
-        self._rest(False)
         try:
-            return await work(await self._connected())
+            connection = self._connection
+            if connection is None or not connection.usable:
+                connection = await self._connected()
+            return await work(connection)
         finally:
             self._busy -= 1
-            self._rest(self._busy == 0)
+            self._used_at = asyncio.get_running_loop().time()
+            if self._idle is None:
+                self._rest(self._config.entry.idle_seconds)
 
     @property
     def about(self) -> dict[str, Any]:
         """What the server said about itself, while it is connected."""
         return self._connection.server if self._connection is not None else {}
 
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None and self._connection.usable
+
     def end(self) -> None:
         """Close the connection soon; the next use opens another."""
         self._ending = asyncio.ensure_future(self._disconnect())
 
     async def close(self) -> None:
-        self._rest(False)
+        if self._idle is not None:
+            self._idle.cancel()
         if self._looking is not None:
             self._looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -85,7 +95,7 @@ class OnDemand:
 
     async def _connected(self) -> Connection:
         async with self._starting:
-            if self._connection is not None and self._connection.usable:
+            if self._connection is not None and self.connected:
                 return self._connection
             await self._disconnect()
             self._check_wait()
@@ -141,14 +151,20 @@ class OnDemand:
             self._report("server_failed", {"problem": problem.key, "message": problem.message})
             await self._disconnect()  # the next call starts it again, and compares before it calls
 
-    def _rest(self, resting: bool) -> None:
-        """Stop a server that nobody uses for a while; the next call starts it again."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-        if resting:
-            loop = asyncio.get_running_loop()
-            self._idle = loop.call_later(self._config.entry.idle_seconds, self.end)
+    def _rest(self, seconds: float) -> None:
+        """Look in so many seconds whether nobody uses it any more. One timer runs, however often it is used."""
+        self._idle = asyncio.get_running_loop().call_later(seconds, self._rested)
+
+    def _rested(self) -> None:
+        """Stop a server that nobody used for a while; the next call starts it again."""
+        self._idle = None
+        left = self._used_at + self._config.entry.idle_seconds - asyncio.get_running_loop().time()
+        if self._busy:
+            return  # the end of that use looks again
+        if left > 0:
+            self._rest(left)
+        else:
+            self.end()
 
     async def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any, Self
 
 LAST_MOMENT = 10.0
 """How many times its time a request may take altogether, however much progress it reports."""
 
 
 class RequestTime:
-    """The time of one request (K1)."""
+    """The time of one request (K1). It stands among the `waits` of its connection while the request is under way."""
 
-    def __init__(self, limit: asyncio.Timeout, seconds: float) -> None:
-        self._limit = limit
+    def __init__(self, seconds: float, waits: set[RequestTime]) -> None:
+        now = _now()
+        self._limit = asyncio.timeout_at(now + seconds)
         self._seconds = seconds
-        self._last = _now() + seconds * LAST_MOMENT
+        self._waits = waits
+        self._last = now + seconds * LAST_MOMENT
         self._held_at: float | None = None
+
+    async def __aenter__(self) -> Self:
+        self._waits.add(self)
+        await self._limit.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        self._waits.discard(self)
+        await self._limit.__aexit__(*error)
 
     async def heard(self, progress: float, total: float | None, message: str | None) -> None:
         """Progress starts the time again, up to the last moment."""

@@ -104,7 +104,9 @@ def granted_folders(call: Call) -> list[str]:
     """The folders whose contents a server is granted, and no others."""
     items = call.roots.items
     named = [("." if root is items[0] else root.real, root) for root in items if not root.private]
-    return [root.real for name, root in named if call.granted("read", name) or call.granted("write", name)]
+    return [
+        root.real for name, root in named if call.policy.granted("read", name) or call.policy.granted("write", name)
+    ]
 
 
 def _sampling(params: types.CreateMessageRequestParams) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Self
 
 import anyio
 import mcp_types as types
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
 from forestay.extensions.connectors.process import kill_tree
@@ -37,7 +38,6 @@ _FRAMES = ("Traceback (", "  ", "\t")
 """How lines of a stack trace begin. No answer of the host carries one, so the line that says why must stand alone."""
 
 Incoming = SessionMessage | Exception
-Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
 
 
 class ServerProgram:
@@ -46,8 +46,7 @@ class ServerProgram:
     def __init__(self, child: asyncio.subprocess.Process, name: str, ration: Ration) -> None:
         self._child = child
         self._name = name
-        self._ration = ration
-        self._noise = 0
+        self.ration = ration
         self._all_said = asyncio.Event()
         self._stopping = False
         self._errors = bytearray()
@@ -71,51 +70,27 @@ class ServerProgram:
         return cls(child, name, ration)
 
     @property
+    def input(self) -> asyncio.StreamWriter:
+        assert self._child.stdin is not None
+        return self._child.stdin
+
+    @property
+    def output(self) -> asyncio.StreamReader:
+        assert self._child.stdout is not None
+        return self._child.stdout
+
+    @property
     def last_words(self) -> str:
         """The end of what it wrote to standard error: nothing hidden in it, and no frames of a stack."""
         said = bytes(self._errors).decode("utf-8", "replace").splitlines()
         return spelled("\n".join(line for line in said if not line.startswith(_FRAMES))).strip()
 
-    async def read_messages(self, send: MemoryObjectSendStream[Incoming]) -> None:
-        """Standard output as messages, until it ends or passes a limit (S2)."""
-        assert self._child.stdout is not None
-        line = bytearray()
-        async with send:
-            with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                while self.failure is None and (chunk := await self._child.stdout.read(_CHUNK)):
-                    first, *rest = chunk.split(b"\n")
-                    line += first
-                    for begun in rest:
-                        await self._take(bytes(line), send)
-                        line = bytearray(begun)
-                    if len(line) > MAX_LINE:
-                        self.fail(f"wrote a line of more than {MAX_LINE} bytes")
-                await self._hear_out()
-                self.fail("ended")
-
-    async def _hear_out(self) -> None:
-        """A program that ends says why on standard error, which is read a moment later than the end of its output."""
+    async def hear_out(self) -> None:
+        """At the end of its output: why it ended stands on standard error, which is read a moment later."""
         if self.failure is None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_said.wait(), _GRACE)
-
-    async def _take(self, line: bytes, send: MemoryObjectSendStream[Incoming]) -> None:
-        if self.failure is not None or not line.strip():
-            return
-        if len(line) > MAX_LINE:
-            self.fail(f"wrote a line of more than {MAX_LINE} bytes")
-            return
-        try:
-            message = await asyncio.to_thread(_message, line) if len(line) > _LARGE else _message(line)
-        except ValueError:
-            self._noise += 1
-            if self._noise > MAX_NOISE:
-                self.fail(f"wrote more than {MAX_NOISE} lines that are no messages")
-            return
-        if isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification) and not self._ration.take():
-            self.fail("sent more than it was asked for")
-            return
-        await send.send(SessionMessage(message))
+        self.fail("ended")
 
     async def read_errors(self) -> None:
         """Standard error: its end is kept for the person who looks why it failed (S2)."""
@@ -128,16 +103,6 @@ class ServerProgram:
                 self.fail("wrote to its standard error without end")
             await asyncio.sleep(0)
         self._all_said.set()
-
-    async def write_messages(self, receive: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """What the host says, one line a message; a program that does not read is noticed by whoever waits for it."""
-        stdin = self._child.stdin
-        assert stdin is not None
-        async with receive:
-            with contextlib.suppress(OSError):
-                async for item in receive:
-                    stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-                    await stdin.drain()
 
     def fail(self, what: str) -> None:
         """End the program, for the first reason that there is."""
@@ -170,29 +135,115 @@ class ServerProgram:
                         pass
 
 
+class ProgramOutput:
+    """What a program says, as a client session reads it (`mcp`'s ReadStream): from the pipe, no task stands between."""
+
+    def __init__(self, program: ServerProgram) -> None:
+        self._program = program
+        self._lines: deque[bytes] = deque()
+        self._begun = bytearray()
+        self._noise = 0
+
+    async def receive(self) -> Incoming:
+        """The next message, until the program ends or passes a limit (S2)."""
+        if self._lines:
+            await asyncio.sleep(0)  # many lines in one read are many steps (S3)
+        while self._program.failure is None:
+            if not self._lines:
+                if not await self._read():
+                    break
+            elif (message := await self._message(self._lines.popleft())) is not None:
+                return SessionMessage(message)
+        await self._program.hear_out()
+        raise anyio.EndOfStream
+
+    async def _read(self) -> bool:
+        """Read on; False at the end. A line that is too long ends the program before it is whole."""
+        chunk = await self._program.output.read(_CHUNK)
+        first, *rest = chunk.split(b"\n")
+        self._begun += first
+        for begun in rest:
+            self._lines.append(bytes(self._begun))
+            self._begun = bytearray(begun)
+        if max(len(self._begun), len(self._lines[0]) if self._lines else 0) > MAX_LINE:
+            self._program.fail(f"wrote a line of more than {MAX_LINE} bytes")
+        return bool(chunk)
+
+    async def _message(self, line: bytes) -> types.JSONRPCMessage | None:
+        if not line.strip():
+            return None
+        try:
+            message = await asyncio.to_thread(_parsed, line) if len(line) > _LARGE else _parsed(line)
+        except ValueError:
+            self._noise += 1
+            if self._noise > MAX_NOISE:
+                self._program.fail(f"wrote more than {MAX_NOISE} lines that are no messages")
+            return None
+        if isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification) and not self._program.ration.take():
+            self._program.fail("sent more than it was asked for")
+            return None
+        return message
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Incoming:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        """The pipe closes when the program has ended."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """As `aclose`."""
+
+
+class ProgramInput:
+    """Where a client session writes what the host says (`mcp`'s WriteStream): one line a message, into the pipe."""
+
+    def __init__(self, stdin: asyncio.StreamWriter) -> None:
+        self._stdin = stdin
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write a message; a program that does not read is noticed by who waits for its answer."""
+        if self._stdin.is_closing():
+            raise anyio.ClosedResourceError
+        self._stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        with contextlib.suppress(OSError):  # it has ended: the end of its output tells why
+            await self._stdin.drain()
+
+    async def aclose(self) -> None:
+        """The pipe closes when the program is stopped."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """As `aclose`."""
+
+
+Streams = tuple[ProgramOutput, ProgramInput]
+
+
 @asynccontextmanager
 async def stdio_streams(program: ServerProgram) -> AsyncIterator[Streams]:
     """The two streams that a client session reads and writes. The program ends with the block."""
-    incoming, read = anyio.create_memory_object_stream[Incoming](0)
-    write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-    tasks = [
-        asyncio.ensure_future(program.read_messages(incoming)),
-        asyncio.ensure_future(program.read_errors()),
-        asyncio.ensure_future(program.write_messages(outgoing)),
-    ]
+    errors = asyncio.ensure_future(program.read_errors())
     try:
-        yield read, write
+        yield ProgramOutput(program), ProgramInput(program.input)
     finally:
         stopping = asyncio.ensure_future(program.stop())
         with anyio.CancelScope(shield=True):
             await stopping
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            errors.cancel()
+            await asyncio.gather(errors, return_exceptions=True)
             await program.drain()
-        for stream in (incoming, read, write, outgoing):
-            stream.close()
 
 
-def _message(line: bytes) -> types.JSONRPCMessage:
+def _parsed(line: bytes) -> types.JSONRPCMessage:
     return types.jsonrpc_message_adapter.validate_json(line, by_name=False)

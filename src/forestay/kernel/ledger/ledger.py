@@ -23,7 +23,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from forestay.kernel.ledger.records import Append, Draft, Head, Record, Verification
+from forestay.kernel.ledger.archives import Removal
+from forestay.kernel.ledger.records import Append, Draft, Head, Place, Record, Verification
+from forestay.kernel.ledger.vault import Vault
 from forestay.kernel.ledger.workers import Queue, Workers
 from forestay.kernel.problems import Problem
 
@@ -61,6 +63,10 @@ class Ledger(Protocol):
     def read_only(self) -> bool:
         """Whether every append is refused."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether processes on several machines may write to it."""
+
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *_: object) -> None: ...
@@ -74,6 +80,9 @@ class Ledger(Protocol):
     def workers(self, name: str, queue: Queue) -> Workers | None:
         """This process under `name` among those that share the ledger; None where only one process writes to it."""
 
+    def vault(self) -> Vault:
+        """The keys beside the ledger, for what a record must be able to lose."""
+
     # Writing
 
     async def append(self, stream: str, drafts: Sequence[Draft], expect: int | None = None) -> list[Record]:
@@ -82,8 +91,22 @@ class Ledger(Protocol):
     async def commit(self, *appends: Append) -> list[Record]:
         """Append to several streams, all or nothing (L5). A cancelled caller does not take its records back."""
 
-    def submit(self, *appends: Append) -> Future[list[Record]]:
-        """As `commit`, for threads: the future is done when the records are on disk."""
+    def submit(self, *appends: Append, later: bool = False) -> Future[list[Record]]:
+        """As `commit`, for threads: the future is done when the records are on disk. With `later` they are written in
+        front of what is written next, in its transaction where there is room, or with `write_now`."""
+
+    def write_now(self) -> None:
+        """Write what was submitted for later."""
+
+    # Retention
+
+    async def seal(self, *streams: str) -> int:
+        """Move the oldest records of each stream from the table into an archive; how many it moved. Call it again until
+        there are none: an archive holds a bounded number. Everybody reads them as before."""
+
+    async def remove(self, *streams: str, policy: dict[str, Any]) -> list[str]:
+        """Remove the contents of those streams that are sealed to their ends, and tell of it; which ones. Who reads
+        them hears a Problem with the policy; their heads and the hashes of their records stay."""
 
     # Reading
 
@@ -101,8 +124,20 @@ class Ledger(Protocol):
     async def read_all(self, prefix: str = "", after: int = 0, limit: int = 1000) -> list[tuple[int, Record]]:
         """Records of all streams under `prefix` in the order they were written, each with its position."""
 
+    async def places(self, after: int = 0, limit: int = 1000) -> list[Place]:
+        """What `read_all` gives of all streams, without what the records say."""
+
+    async def place(self, stream: str, seq: int) -> Place | None:
+        """Where one record stands in the order of all, also when it was removed; None when it never was."""
+
+    async def removal(self, stream: str) -> Removal | None:
+        """What was removed of a stream; None when all of it is there."""
+
     async def position(self) -> int:
         """The position of the last record of all."""
+
+    async def count(self) -> int:
+        """How many records there are."""
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Ask a projection's tables, in the dialect of `projections`. Reads only."""

@@ -1,7 +1,8 @@
 """How processes on one PostgreSQL learn that another has written: a NOTIFY after the commit, and a look each second.
 
-A hint may be lost; the look behind it finds what it would have told. Hints are sent by a connection of their own, some
-milliseconds' worth at once, because a NOTIFY holds a lock of the whole database until its transaction is on disk.
+A hint may be lost; the look behind it finds what it would have told. Hints are sent by a connection of their own, the
+first at once and then some milliseconds' worth, because a NOTIFY holds a lock of the whole database until its
+transaction is on disk.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ import psycopg
 from psycopg import sql
 
 from forestay.kernel.ledger.delivery import Feeds
-from forestay.kernel.ledger.postgres_server import HORIZON, Connection, PgServer
+from forestay.kernel.ledger.postgres_dialect import Connection
+from forestay.kernel.ledger.postgres_pipe import Pipe, Statement, texts, value_of
+from forestay.kernel.ledger.postgres_server import HORIZON, PgServer
 from forestay.kernel.ledger.records import Record
 
-_GATHER_SECONDS = 0.005
+_GATHER_SECONDS = 0.01
 _LOOK_SECONDS = 1.0
 _AGAIN_SECONDS = 0.2
 _MOST_BYTES = 7900  # of one NOTIFY
 _MOST_STREAMS = 1000  # of one look
+_NOTIFY = "SELECT pg_notify(?, l) FROM unnest(?::text[]) l"
 
 
 class Hints:
@@ -57,29 +61,33 @@ class Hints:
     # Telling
 
     def _telling(self) -> None:
-        connection: Connection | None = None
+        pipe: Pipe | None = None
         while not self._closed.is_set():
             self._wake.wait()
-            self._closed.wait(_GATHER_SECONDS)
             self._wake.clear()
-            with self._lock:
-                grown, self._grown = self._grown, set()
-            try:
-                if connection is None:
-                    connection = self._server.connect()
-                    connection.execute("SET synchronous_commit = off")
-                self._notify(connection, grown)
-            except psycopg.Error:
-                _close(connection)
-                connection = None  # it was a hint: the look finds what was written
-        _close(connection)
+            pipe = self._tell_now(pipe)
+            self._closed.wait(_GATHER_SECONDS)  # what is written meanwhile is told together
+        _close(self._tell_now(pipe))
 
-    def _notify(self, connection: Connection, grown: set[str]) -> None:
+    def _tell_now(self, pipe: Pipe | None) -> Pipe | None:
+        with self._lock:
+            grown, self._grown = self._grown, set()
+        try:
+            if pipe is None:
+                pipe = Pipe(self._server.connect())
+                pipe.connection.execute("SET synchronous_commit = off")
+            self._notify(pipe, grown)
+        except psycopg.Error:
+            _close(pipe)
+            return None  # it was a hint: the look finds what was written
+        return pipe
+
+    def _notify(self, pipe: Pipe, grown: set[str]) -> None:
         lines = _lines(self._me, sorted(grown))
         if self._closed.is_set():
             lines.append(self._me)  # wakes our own listener
         if lines:
-            connection.execute("SELECT pg_notify(%s, l) FROM unnest(%s::text[]) l", (self._server.channel, lines))
+            pipe.run([Statement(_NOTIFY, (value_of(self._server.channel), texts(lines)))])
 
     # Hearing
 
@@ -94,7 +102,8 @@ class Hints:
             except psycopg.Error:
                 self._closed.wait(_AGAIN_SECONDS)
             finally:
-                _close(connection)
+                if connection is not None:
+                    connection.close()
 
     def _hear(self, connection: Connection) -> None:
         horizon = self._look(connection, None)
@@ -130,6 +139,6 @@ def _lines(me: str, streams: Collection[str]) -> list[str]:
     return lines
 
 
-def _close(connection: Connection | None) -> None:
-    if connection is not None:
-        connection.close()
+def _close(pipe: Pipe | None) -> None:
+    if pipe is not None:
+        pipe.connection.close()

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from forestay.kernel.ledger.records import Record
 
@@ -46,6 +46,19 @@ class Projection(Protocol):
     schema: str
 
     def apply(self, tx: Transaction, records: Sequence[Record]) -> None: ...
+
+
+@runtime_checkable
+class Lasting(Projection, Protocol):
+    """A projection whose tables older processes keep right too: those of version `since` or newer, and with 0 those
+    that know no such tables, because they write none of its records. They run beside it while hosts are upgraded."""
+
+    since: int
+
+
+def oldest(projection: Projection) -> int:
+    """The oldest version whose processes keep this projection's tables right."""
+    return projection.since if isinstance(projection, Lasting) else projection.version
 
 
 class Rows(Protocol):

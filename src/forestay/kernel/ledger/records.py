@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.canonical import encode_all, encode_strict
+from forestay.kernel.canonical import encode_plain, encode_strict
 from forestay.kernel.problems import Problem
 
 GENESIS = bytes(32)
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
+MAX_TIME = 2**63 - 1  # what a BIGINT holds
 # (stream, seq, id, type, ts, payload, attrs or None, hash), as the table has them
 Row = tuple[int, int, str, str, int, bytes, bytes | None, bytes]
 _STREAM_NAME = re.compile(r"[a-z][a-z0-9_-]*(?:/[A-Za-z0-9._:@~-]+)*")
@@ -55,6 +56,15 @@ class Head(msgspec.Struct, frozen=True):
         return self.seq + 1
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Where a record stands in the order in which all were written, and its hash."""
+
+    position: int
+    stream: str
+    seq: int
+    hash: str
+
+
 class Append(msgspec.Struct, frozen=True):
     """Drafts for one stream; with `expect`, only if the stream's last sequence is that number (-1: empty)."""
 
@@ -71,12 +81,15 @@ class Fault(msgspec.Struct, frozen=True):
     what: str
 
 
-class Verification(msgspec.Struct, frozen=True):
-    """What `verify` looked at and what it found."""
+class Verification(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What `verify` looked at and what it found. `sealed` of the `records` are in archives; `removed` ones are no more,
+    but for their hashes, which lead to the heads."""
 
     streams: int
     records: int
     faults: list[Fault]
+    sealed: int = 0
+    removed: int = 0
 
     @property
     def ok(self) -> bool:
@@ -101,13 +114,13 @@ def encode_appends(appends: Sequence[Append]) -> list[list[Encoded]]:
                 "invalid_request", f"The stream {item.stream} stands twice in one commit.", stream=item.stream
             )
         names.add(item.stream)
-    drafts = [draft for item in appends for draft in item.drafts]
-    payloads = iter(encode_all([draft.payload for draft in drafts]))
-    attrs = iter(encode_all([draft.attrs for draft in drafts]))
-    return [[_encoded(draft, next(payloads), next(attrs)) for draft in item.drafts] for item in appends]
+    return [[_encoded(draft) for draft in item.drafts] for item in appends]
 
 
-def _encoded(draft: Draft, payload: bytes, attrs: bytes) -> Encoded:
+def _encoded(draft: Draft) -> Encoded:
+    # What followers get is what readers will get: plain values that no caller can change.
+    payload, said = encode_plain(draft.payload)
+    attrs, about = encode_plain(draft.attrs) if draft.attrs else (b"{}", {})
     if not _TYPE_NAME.fullmatch(draft.type):
         raise Problem("schema_mismatch", f"{draft.type[:80]!r} is not a record type.", at="$.type")
     if len(payload) + len(attrs) > MAX_PAYLOAD_BYTES:
@@ -118,9 +131,7 @@ def _encoded(draft: Draft, payload: bytes, attrs: bytes) -> Encoded:
             observed=len(payload) + len(attrs),
             fix="Store the content elsewhere and record its hash.",
         )
-    # What followers get is what readers will get: plain values that no caller can change.
-    plain = Draft(draft.type, msgspec.json.decode(payload), msgspec.json.decode(attrs), draft.id, draft.ts)
-    return Encoded(plain, payload, attrs)
+    return Encoded(Draft(draft.type, said, about, draft.id, draft.ts), payload, attrs)
 
 
 def check_stream(name: str) -> None:
@@ -133,8 +144,22 @@ def check_stream(name: str) -> None:
         )
 
 
+def check_record(record: Record) -> None:
+    """Refuse a record that no ledger could have written: somebody made it up."""
+    check_stream(record.stream)
+    if not _TYPE_NAME.fullmatch(record.type) or "\0" in record.id or not -MAX_TIME <= record.ts <= MAX_TIME:
+        raise Problem(
+            "schema_mismatch",
+            f"The record at {record.seq} of {record.stream} has a type, an id or a time that no ledger writes.",
+            stream=record.stream,
+            seq=record.seq,
+        )
+
+
 class Tail:
     """Where a stream ends, as its writer knows it, and how it goes on (L1, L3)."""
+
+    __slots__ = ("_json", "_ts", "hash", "id", "name", "seq")
 
     def __init__(self, id: int, name: str, seq: int, hash: bytes, ts: int) -> None:
         self.id = id
@@ -143,6 +168,12 @@ class Tail:
         self.hash = hash
         self._ts = ts
         self._json = msgspec.json.encode(name)
+
+    def __copy__(self) -> Tail:
+        other = Tail.__new__(Tail)
+        other.id, other.name, other.seq, other.hash = self.id, self.name, self.seq, self.hash
+        other._ts, other._json = self._ts, self._json
+        return other
 
     def extend(self, drafts: Sequence[Encoded], now: int, ids: Sequence[str]) -> tuple[list[Record], list[Row]]:
         """Give each draft its place; `ids` are for those that have none of their own."""

@@ -17,12 +17,14 @@ from forestay.kernel.clock import Clock, SystemClock
 from forestay.kernel.ids import Ids
 from forestay.kernel.ledger import projections as folds
 from forestay.kernel.ledger import tables, transfer
+from forestay.kernel.ledger.archives import Sealing
 from forestay.kernel.ledger.delivery import Feeds
 from forestay.kernel.ledger.projections import Database, Projection
 from forestay.kernel.ledger.records import Head, Record
 from forestay.kernel.ledger.sqlite_file import SqliteFile, as_problem, is_failure_of_disk
 from forestay.kernel.ledger.sqlite_writer import SqliteWriter
 from forestay.kernel.ledger.table_ledger import PAGE, TableLedger
+from forestay.kernel.ledger.vault import FileVault, Vault
 
 T = TypeVar("T")
 _FEW = 32
@@ -30,6 +32,8 @@ _FEW = 32
 
 class SqliteLedger(TableLedger):
     """A ledger on one file: one thread writes, any thread reads."""
+
+    writer_type = SqliteWriter
 
     def __init__(
         self,
@@ -46,10 +50,11 @@ class SqliteLedger(TableLedger):
         clock = clock or SystemClock()
         self._file = SqliteFile(Path(path), lock_timeout=lock_timeout)
         self._file.create()
+        self._vault = FileVault(self._file.path.with_name(self._file.path.name + ".keys"))
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         feeds = Feeds()
-        writer = SqliteWriter(self._file, projections, clock, ids or Ids(clock), feeds.announced)
+        writer = self.writer_type(self._file, [*projections, Sealing()], clock, ids or Ids(clock), feeds.announced)
         super().__init__(feeds, writer, readers)
         if not self.read_only:
             self._write(lambda tx: _build(tx, projections)).result()
@@ -61,6 +66,9 @@ class SqliteLedger(TableLedger):
     @property
     def read_only(self) -> bool:
         return self._file.read_only
+
+    def vault(self) -> Vault:
+        return self._vault
 
     def close(self) -> None:
         self._writer.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from forestay.kernel.folders import kept_in
 from forestay.kernel.ledger.projections import digest
+from forestay.kernel.ledger.tables import check_version
 from forestay.kernel.problems import Problem
 
 SQLITE_VERSION = sqlite3.sqlite_version
@@ -112,12 +113,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
         key=lambda item: item.name,
     )
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > len(files):
-        raise Problem(
-            "migration_unsupported",
-            f"The ledger was written by a newer forestay (schema {version}; this one knows {len(files)}).",
-            fix="Upgrade forestay.",
-        )
+    check_version(version, len(files))
     for number, item in enumerate(files[version:], start=version + 1):
         connection.executescript(f"BEGIN IMMEDIATE;\n{item.read_text('utf-8')}\nPRAGMA user_version={number};\nCOMMIT;")
 

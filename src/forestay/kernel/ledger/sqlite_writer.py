@@ -17,11 +17,12 @@ from forestay.kernel.problems import Problem
 
 _GROUP_TICKETS = 1024
 _KEEP_STREAMS = 8192
-_CHECKPOINT_COMMITS = 256  # some 1,500 pages
 
 
 class SqliteWriter(Writer):
     """Owns the writing connection of a file."""
+
+    checkpoint_commits = 256  # some 1,500 pages
 
     def __init__(
         self,
@@ -39,10 +40,10 @@ class SqliteWriter(Writer):
         self._data_version = -1
         self._connection: sqlite3.Connection | None = None
         self._commits = 0
-        self._thread.start()
+        self.start()
 
     def _tidy(self) -> None:
-        if self._commits >= _CHECKPOINT_COMMITS:
+        if self._commits >= self.checkpoint_commits:
             self._checkpoint()
 
     def _release(self) -> None:
@@ -154,7 +155,9 @@ class SqliteWriter(Writer):
         known = self._streams.get(name)
         if known is None:
             number, head, digest = stream_row(cursor, name)
-            last = cursor.execute("SELECT ts FROM records WHERE stream = ? AND seq = ?", (number, head)).fetchone()
+            last = None  # a new stream has none
+            if head >= 0:
+                last = cursor.execute("SELECT ts FROM records WHERE stream = ? AND seq = ?", (number, head)).fetchone()
             known = self._streams[name] = Tail(number, name, head, digest, last[0] if last else 0)
         return known
 

@@ -9,12 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
 from forestay.kernel.clock import outside_work
-from forestay.kernel.ledger import delivery, tables, transfer
+from forestay.kernel.ledger import archives, delivery, tables, transfer
 from forestay.kernel.ledger import verify as checks
+from forestay.kernel.ledger.archives import RETENTION, Removal
 from forestay.kernel.ledger.delivery import Feeds, Ticket, ticket_of
 from forestay.kernel.ledger.ledger import Ledger
 from forestay.kernel.ledger.projections import Database
-from forestay.kernel.ledger.records import Append, Draft, Head, Record, Verification
+from forestay.kernel.ledger.records import Append, Draft, Head, Place, Record, Verification
 from forestay.kernel.ledger.workers import Queue, Workers
 from forestay.kernel.ledger.writer import Writer
 from forestay.kernel.problems import Problem
@@ -55,6 +56,10 @@ class TableLedger(Ledger):
     def observe(self, watch: Callable[[list[Record], float], None]) -> None:
         self._writer.observe = watch
 
+    @property
+    def shared(self) -> bool:
+        return False
+
     def workers(self, name: str, queue: Queue) -> Workers | None:
         return None
 
@@ -72,17 +77,47 @@ class TableLedger(Ledger):
             records: list[Record] = await ticket.waiter
         return records
 
-    def submit(self, *appends: Append) -> Future[list[Record]]:
+    def submit(self, *appends: Append, later: bool = False) -> Future[list[Record]]:
         ticket = ticket_of(appends)
         ticket.future = Future()
-        self._writer.put(ticket)
+        self._writer.put(ticket, later=later)
         return ticket.future
+
+    def write_now(self) -> None:
+        self._writer.write_now()
 
     def _write(self, job: Callable[[Database], T]) -> Future[T]:
         ticket = Ticket((), (), job)
         ticket.future = Future()
         self._writer.put(ticket)
         return ticket.future
+
+    # Retention
+
+    async def seal(self, *streams: str) -> int:
+        parts = await self._read(lambda db: [part for name in streams if (part := archives.next_part(db, name))])
+        if not parts:
+            return 0
+        await asyncio.wrap_future(self._write(lambda tx: self._keep(tx, parts)))
+        await self.append(RETENTION, [Draft(archives.SEALED, {"archives": [part.told() for part in parts]})])
+        return sum(part.last - part.first + 1 for part in parts)
+
+    def _keep(self, tx: Database, parts: Sequence[archives.Part]) -> None:
+        archives.keep(tx, parts)
+
+    async def remove(self, *streams: str, policy: dict[str, Any]) -> list[str]:
+        def ends(db: Database) -> list[dict[str, Any]]:
+            found = ((name, archives.sealed_up_to(db, name), tables.head(db, name)) for name in streams)
+            return [
+                {"stream": name, "last": end[0], "hash": end[1].hex()}
+                for name, end, head in found
+                if end is not None and end[0] == head.seq
+            ]
+
+        told = await self._read(ends)
+        if told:
+            await self.append(RETENTION, [Draft(archives.REMOVED, {"streams": told, "policy": policy})])
+        return [item["stream"] for item in told]
 
     # Reading
 
@@ -100,14 +135,26 @@ class TableLedger(Ledger):
     async def read_all(self, prefix: str = "", after: int = 0, limit: int = PAGE) -> list[tuple[int, Record]]:
         return await self._read(lambda db: tables.read_all(db, prefix, after, limit, self.horizon))
 
+    async def places(self, after: int = 0, limit: int = PAGE) -> list[Place]:
+        return await self._read(lambda db: tables.places(db, after, limit, self.horizon))
+
+    async def place(self, stream: str, seq: int) -> Place | None:
+        return await self._read(lambda db: tables.place_of(db, stream, seq))
+
+    async def removal(self, stream: str) -> Removal | None:
+        return await self._read(lambda db: archives.removal(db, stream))
+
     async def position(self) -> int:
         return await self._read(lambda db: tables.position(db, self.horizon))
+
+    async def count(self) -> int:
+        return await self.position()  # where they are numbered one by one
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return await self._read(lambda db: db.execute(sql, parameters).fetchall())
 
     async def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return await self.query(sql, parameters)
+        return await self._read(lambda db: db.execute(sql, parameters).fetchall())
 
     def follow(self, stream: str, start: int = 0, *, poll: float | None = None) -> AsyncGenerator[Record, None]:
         return delivery.follow(self, self._feeds, stream, start, poll)

@@ -1,17 +1,22 @@
-"""The tables `streams` and `records`: how every backend reads and writes them."""
+"""The tables `streams` and `records`: how every backend reads and writes them. What left the table of records is read
+from the archives, so that nobody who reads has to know."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Any
+from itertools import chain, islice
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import msgspec
 
+from forestay.kernel.ledger import archives
 from forestay.kernel.ledger.projections import Database
-from forestay.kernel.ledger.records import GENESIS, Head, Record, Row
+from forestay.kernel.ledger.records import GENESIS, Head, Place, Record, Row
 from forestay.kernel.problems import Problem
 
+T = TypeVar("T")
 _COLUMNS = "r.seq, r.id, r.type, r.ts, r.payload, r.attrs, r.hash"
 _ALL = 1 << 62  # rows
 _BEHIND = "\x7f"  # sorts behind every character of a stream's name
@@ -37,38 +42,73 @@ def move_head(db: Database, stream: int, head: int, hash: bytes) -> None:
 
 
 def read(db: Database, stream: str, start: int, limit: int | None, reverse: bool) -> list[Record]:
-    found = db.execute("SELECT id FROM streams WHERE name = ?", (stream,)).fetchone()
-    if found is None:
-        return []
-    count = _ALL if limit is None else limit
-    if not reverse:
-        return list(_rows(db, found[0], stream, start, count))
-    first = db.execute(
-        "SELECT min(seq) FROM (SELECT seq FROM records WHERE stream = ? AND seq >= ? ORDER BY seq DESC LIMIT ?) AS l",
-        (found[0], start, count),
-    ).fetchone()[0]
-    if first is None:
-        return []
-    return list(_rows(db, found[0], stream, first, _ALL))[::-1][:limit]  # more may have been written meanwhile
-
-
-def _rows(db: Database, stream_id: int, stream: str, start: int, count: int) -> Iterator[Record]:
-    prev = hash_at(db, stream_id, start - 1).hex()
+    """Records of a stream from `start` on, the newest first with `reverse`. One statement asks for them and for the one
+    before them, whose hash the first of them names; a second one where they are in archives. The limit stands in the
+    text: PostgreSQL would plan each question anew to make use of it."""
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM records r WHERE r.stream = ? AND r.seq >= ? ORDER BY r.seq LIMIT ?",  # noqa: S608
-        (stream_id, start, count),
+        f"SELECT {_COLUMNS} FROM records r WHERE r.stream = (SELECT id FROM streams WHERE name = ?) "  # noqa: S608
+        f"AND r.seq >= ? ORDER BY r.seq {'DESC' if reverse else 'ASC'} LIMIT {_ALL if limit is None else limit + 1}",
+        (stream, start - 1),
     )
     with closing(rows):  # left in the middle it would hold this connection to what it saw then
-        for seq, id, type, ts, payload, attrs, digest in rows:
-            hash = digest.hex()
+        if not reverse:
+            first = rows.fetchone()
+            older = _older(db, stream, start, first, None if limit is None else limit + 1)
+            newer = () if first is None else chain([first], rows)
+            return list(islice(_chained(db, stream, chain(older, newer), start), limit))
+        found = rows.fetchall()[::-1]
+    if limit is None or len(found) <= limit:
+        found = [*_oldest_first(db, stream, start, found, limit), *found]
+    first_seq = start if limit is None or len(found) <= limit else found[-limit][0] if limit else _ALL
+    return list(_chained(db, stream, found, first_seq))[::-1][:limit]
+
+
+def _older(db: Database, stream: str, start: int, first: Any, limit: int | None) -> list[archives.Kept]:
+    """What archives have of the records from the one before `start` on, where the table begins with `first`."""
+    low = max(start - 1, 0)
+    if first is not None and first[0] <= low:
+        return []
+    return archives.kept(db, stream, low, None if first is None else first[0] - 1, limit)
+
+
+def _oldest_first(
+    db: Database, stream: str, start: int, found: list[Any], limit: int | None
+) -> Sequence[archives.Kept]:
+    """What archives have of the last records, where the table has `found` of them."""
+    low, high = max(start - 1, 0), found[0][0] - 1 if found else head(db, stream).seq
+    if limit is not None:
+        low = max(low, high - (limit - len(found)))
+    return archives.kept(db, stream, low, high, None) if low <= high else []
+
+
+def _chained(db: Database, stream: str, rows: Iterable[Any], start: int) -> Iterator[Record]:
+    """The records from `start` on, each with the hash of the one before it."""
+    prev = GENESIS.hex()
+    for seq, id, type, ts, payload, attrs, digest in rows:
+        hash = digest.hex()
+        if seq >= start:
+            if payload is None and (gone := archives.removal(db, stream)) is not None:
+                raise gone.problem()
             yield Record(stream, seq, id, type, ts, *_decoded(stream, seq, payload, attrs), prev, hash)
-            prev = hash
+        prev = hash
 
 
-def hash_at(db: Database, stream_id: int, seq: int) -> bytes:
-    """The hash of a record; that of the beginning where there is none."""
-    row = db.execute("SELECT hash FROM records WHERE stream = ? AND seq = ?", (stream_id, seq)).fetchone()
-    return row[0] if row else GENESIS
+def hash_at(db: Database, stream: str, seq: int) -> bytes | None:
+    """The hash of a record, wherever it is; None where there is none."""
+    sql = "SELECT r.hash FROM records r WHERE r.stream = (SELECT id FROM streams WHERE name = ?) AND r.seq = ?"
+    row = db.execute(sql, (stream, seq)).fetchone()
+    if row is None:
+        place = archives.place_of(db, stream, seq)
+        return None if place is None else place[1]
+    hash: bytes = row[0]
+    return hash
+
+
+def place_of(db: Database, stream: str, seq: int) -> Place | None:
+    """Where a record stands among all, also when it is archived or removed."""
+    sql = "SELECT r.pos, r.hash FROM records r JOIN streams s ON s.id = r.stream WHERE s.name = ? AND r.seq = ?"
+    found = db.execute(sql, (stream, seq)).fetchone() or archives.place_of(db, stream, seq)
+    return None if found is None else Place(found[0], stream, seq, found[1].hex())
 
 
 def _decoded(stream: str, seq: int, payload: bytes, attrs: bytes | None) -> tuple[Any, Any]:
@@ -80,21 +120,77 @@ def _decoded(stream: str, seq: int, payload: bytes, attrs: bytes | None) -> tupl
 
 def read_all(db: Database, prefix: str, after: int, limit: int, below: str = "") -> list[tuple[int, Record]]:
     """Records behind the position `after`; `below` is an expression of the backend that they stay below."""
-    horizon = f"AND r.pos < {below} " if below else ""
+    end = _end(db, below)
     rows = db.execute(
         f"SELECT r.pos, s.name, {_COLUMNS}, "  # noqa: S608 - the columns are ours
-        "(SELECT p.hash FROM records p WHERE p.stream = r.stream AND p.seq = r.seq - 1) "
+        "coalesce((SELECT p.hash FROM records p WHERE p.stream = r.stream AND p.seq = r.seq - 1), "
+        "(SELECT a.hash FROM archives a WHERE a.stream = r.stream AND a.sealed = 1 AND a.last = r.seq - 1)) "
         "FROM records r JOIN streams s ON s.id = r.stream "
-        f"WHERE r.pos > ? {horizon}AND substr(s.name, 1, ?) = ? ORDER BY r.pos LIMIT ?",
-        (after, len(prefix), prefix, limit),
+        "WHERE r.pos > ? AND r.pos < ? AND substr(s.name, 1, ?) = ? ORDER BY r.pos LIMIT ?",
+        (after, end, len(prefix), prefix, limit),
     )
-    return [
+    found = [
         (
             pos,
             Record(name, seq, id, type, ts, *_decoded(name, seq, payload, attrs), (prev or GENESIS).hex(), hash.hex()),
         )
         for pos, name, seq, id, type, ts, payload, attrs, hash, prev in rows
     ]
+
+    def records(archive: archives.Shelved) -> list[tuple[int, Record]]:
+        if not archive.stream.startswith(prefix):
+            return []
+        before = archives.place_of(db, archive.stream, archive.first - 1)
+        prev = GENESIS if before is None else before[1]
+        contents = chain([(archive.first - 1, "", "", 0, b"", None, prev)], archive.contents())
+        chained = _chained(db, archive.stream, contents, archive.first)
+        return [(pos, record) for (pos, _), record in zip(archive.positions(), chained, strict=True)]
+
+    return _merged(found, archives.shelved(db, after, end, removed=False), records, after, end, limit)
+
+
+def places(db: Database, after: int, limit: int, below: str = "") -> list[Place]:
+    """As `read_all`, without what the records say; also those of records that were removed."""
+    end = _end(db, below)
+    rows = db.execute(
+        "SELECT r.pos, s.name, r.seq, r.hash FROM records r "
+        "JOIN streams s ON s.id = r.stream WHERE r.pos > ? AND r.pos < ? ORDER BY r.pos LIMIT ?",
+        (after, end, limit),
+    )
+    found = [(pos, Place(pos, name, seq, hash.hex())) for pos, name, seq, hash in rows]
+
+    def of(archive: archives.Shelved) -> list[tuple[int, Place]]:
+        numbered = enumerate(archive.positions(), start=archive.first)
+        return [(pos, Place(pos, archive.stream, seq, hash.hex())) for seq, (pos, hash) in numbered]
+
+    return [place for _, place in _merged(found, archives.shelved(db, after, end, removed=True), of, after, end, limit)]
+
+
+def _end(db: Database, below: str) -> int:
+    """Where readers of everything stop: one number for the table and the archives, which are asked one after the
+    other."""
+    return int(db.execute(f"SELECT {below}").fetchone()[0]) if below else _ALL
+
+
+def _merged(
+    found: list[tuple[int, T]],
+    shelved: Iterable[archives.Shelved],
+    items: Callable[[archives.Shelved], list[tuple[int, T]]],
+    after: int,
+    end: int,
+    limit: int,
+) -> list[tuple[int, T]]:
+    """The first `limit` items by position, of those from the table and those of the archives, which come by their first
+    position: no more archives are opened than have one of them. What is sealed between the two questions comes from
+    both, and counts once."""
+    known = {position for position, _ in found}
+    for archive in shelved:
+        if len(found) >= limit and archive.low > found[-1][0]:
+            break
+        found += [item for item in items(archive) if after < item[0] < end and item[0] not in known]
+        found.sort(key=itemgetter(0))
+        del found[limit:]
+    return found
 
 
 def head(db: Database, stream: str) -> Head:
@@ -113,3 +209,13 @@ def streams(db: Database, prefix: str, after: str, limit: int) -> dict[str, Head
 def position(db: Database, below: str = "") -> int:
     horizon = f" WHERE pos < {below}" if below else ""
     return int(db.execute(f"SELECT coalesce(max(pos), 0) FROM records{horizon}").fetchone()[0])  # noqa: S608
+
+
+def check_version(version: int, known: int) -> None:
+    """Refuse the tables of a newer forestay: what this one does not know it cannot keep."""
+    if version > known:
+        raise Problem(
+            "migration_unsupported",
+            f"The ledger was written by a newer forestay (schema {version}; this one knows {known}).",
+            fix="Upgrade forestay.",
+        )

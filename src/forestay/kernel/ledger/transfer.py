@@ -9,7 +9,7 @@ import msgspec
 
 from forestay.kernel import canonical
 from forestay.kernel.ledger.projections import Database, Projection, forget_others
-from forestay.kernel.ledger.records import MAX_PAYLOAD_BYTES, Head, Record, Row, check_stream, hash_of
+from forestay.kernel.ledger.records import MAX_PAYLOAD_BYTES, Head, Record, Row, check_record, hash_of
 from forestay.kernel.ledger.tables import insert_records, move_head, stream_row
 from forestay.kernel.problems import Problem
 
@@ -23,12 +23,14 @@ _Heads = dict[str, tuple[int, int, str]]
 
 
 async def export(ledger: Ledger, prefix: str) -> AsyncIterator[bytes]:
-    """Every record under `prefix` as a line of canonical JSON."""
+    """Every record under `prefix` as a line of canonical JSON; a Problem when it names one stream that was removed."""
     after = 0
     while page := await ledger.read_all(prefix, after):
         after = page[-1][0]
         for _, record in page:
             yield canonical.encode(record) + b"\n"
+    if after == 0 and (gone := await ledger.removal(prefix)) is not None:
+        raise gone.problem()
 
 
 def take_in(
@@ -54,7 +56,7 @@ def take_in(
 
 
 def _check(tx: Database, heads: _Heads, record: Record, line: int) -> None:
-    check_stream(record.stream)
+    check_record(record)
     if record.stream not in heads:
         number, last, digest = stream_row(tx, record.stream)
         heads[record.stream] = (number, last, digest.hex())
@@ -99,6 +101,7 @@ async def copy_ledger(source: Ledger, target: Ledger, told: Callable[[int], None
     A page goes in whole or not at all: what was broken off goes on when it is called again. `told` hears after each
     page how many records came over.
     """
+    await _check_whole(source)
     heads = await _common(source, target)
     copied, after, end = 0, 0, await source.position()
     while after < end and (page := await source.read_all("", after, _COPY_PAGE)):
@@ -107,6 +110,7 @@ async def copy_ledger(source: Ledger, target: Ledger, told: Callable[[int], None
         if fresh:
             copied += await target.import_lines([canonical.encode(record) + b"\n" for record in fresh])
             told(copied)
+    await _copy_keys(source, target)
     found = await target.verify()
     if not found.ok:
         fault = found.faults[0]
@@ -121,6 +125,26 @@ async def copy_ledger(source: Ledger, target: Ledger, told: Callable[[int], None
                 fix="Stop what writes to it, and copy again: what is there is not copied twice.",
             )
     return Copied(copied, found.records, found.streams)
+
+
+async def _check_whole(source: Ledger) -> None:
+    """Refuse to copy what has lost records: the copy could not go on from heads that it cannot prove."""
+    removed = await source.query(
+        "SELECT s.name FROM archives a JOIN streams s ON s.id = a.stream WHERE a.removed IS NOT NULL LIMIT 1"
+    )
+    if removed and (gone := await source.removal(removed[0][0])) is not None:
+        problem = gone.problem()
+        fix = "Copy the database itself, with the tools of SQLite or PostgreSQL."
+        raise Problem(problem.key, f"A ledger with removed records is not copied. {problem.message}", fix=fix)
+
+
+async def _copy_keys(source: Ledger, target: Ledger) -> None:
+    """Bring over the keys of what the records hold sealed, and none that the source has no more."""
+    vault, copy = source.vault(), target.vault()
+    names = await vault.names("")
+    for name, key in (await vault.get(names)).items():
+        await copy.keep(name, key)
+    await copy.destroy(sorted(set(await copy.names("")) - set(names)))
 
 
 async def _common(source: Ledger, target: Ledger) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -35,6 +35,7 @@ class Worker(msgspec.Struct, frozen=True, rename="camel"):
     since: int
     until: int
     carries: int
+    about: dict[str, Any] = {}
 
 
 class Workers(Protocol):
@@ -46,21 +47,28 @@ class Workers(Protocol):
         """Take the name, and beat from now on; how many had the name up to now, this one counted. `told` hears on the
         beating thread when the lease had run out and when the name is another's."""
 
+    def describe(self, about: dict[str, Any]) -> None:
+        """What `listed` tells of this process, from its next beat on."""
+
+    def keep_time(self, set: Callable[[int], None]) -> None:
+        """Have `set` called now, and after each beat, with the milliseconds of the database's clock."""
+
     def leave(self) -> None:
         """Beat no more, and hand over at once what this process carries."""
 
     def close(self) -> None:
         """Beat no more, without a word: what this process carries is free when its lease has run out."""
 
-    def claim(self, time: int, room: int) -> None:
-        """Take up at most `room` keys that are due at `time` and that no living process carries."""
+    def claim(self, time: int, room: int) -> dict[str, int]:
+        """Take up at most `room` keys that are due at `time` and that no living process carries. How many of them each
+        process had that is gone."""
 
     def due(self, time: int, most: int) -> list[str]:
         """The ids that are due at `time` and this process's to carry."""
 
-    def take(self, id: str) -> tuple[str, bool]:
-        """Take up the key of `id` if no living process carries it. The name of the one that carries it, and whether it
-        was another's, or nobody's, up to now."""
+    def take(self, id: str) -> tuple[str, str | None]:
+        """Take up the key of `id` if no living process carries it. The name of the one that carries it and, when it was
+        taken, of the one that had it up to now, which is empty when nobody had it."""
 
     def owner(self, id: str) -> str:
         """The living process that carries `id`; empty when there is none."""
@@ -70,6 +78,20 @@ class Workers(Protocol):
 
     def tidy(self) -> None:
         """Forget claims on keys of which nothing is open."""
+
+    # Locks
+
+    def hold(self, keys: Collection[str]) -> set[str]:
+        """Those of `keys` that are this process's now, until it lets go of them or its life ends. Such a key has a
+        slash in it."""
+
+    def let_go(self, keys: Collection[str]) -> None:
+        """Give up keys that this process holds. While the database is away, it is done with the next beat."""
+
+    # The fleet
+
+    def living(self) -> list[dict[str, Any]]:
+        """What each living process tells of itself."""
 
     def listed(self) -> list[Worker]:
         """Every process that has not been gone for an hour, by name."""

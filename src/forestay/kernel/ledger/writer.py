@@ -5,6 +5,7 @@ It is a thread, so that an event loop never waits for a disk. What a transaction
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -16,6 +17,7 @@ from forestay.kernel.ledger.projections import Projection
 from forestay.kernel.ledger.records import Record
 from forestay.kernel.problems import Problem
 
+_log = logging.getLogger("forestay.ledger")
 _GROUP_BYTES = 8 * 1024 * 1024
 
 
@@ -34,6 +36,7 @@ class Writer(ABC):
         self._group_tickets = group_tickets
         self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._closing = threading.Lock()  # nothing comes behind the end of the queue
+        self._later: list[Ticket] = []
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="forestay-ledger", daemon=True)
 
@@ -49,18 +52,35 @@ class Writer(ABC):
     def _release(self) -> None:
         """Let the database go."""
 
-    def put(self, ticket: Ticket) -> None:
-        """Have `ticket` written; its caller is told."""
+    def start(self) -> None:
+        """Write from now on, on a thread."""
+        self._thread.start()
+
+    def put(self, ticket: Ticket, *, later: bool = False) -> None:
+        """Have `ticket` written, `later` with the next one or alone; its caller is told."""
         with self._closing:
             if self._closed:
                 raise Problem("ledger_closed", "The ledger is closed.")
+            self._later.append(ticket)
+            if not later:
+                self._release_later()
+
+    def write_now(self) -> None:
+        """Have what waits for the next ticket written."""
+        with self._closing:
+            self._release_later()
+
+    def _release_later(self) -> None:
+        for ticket in self._later:
             self._queue.put(ticket)
+        self._later.clear()
 
     def close(self) -> None:
         with self._closing:
             if self._closed:
                 return
             self._closed = True
+            self._release_later()
             self._queue.put(None)
         self._thread.join()
 
@@ -78,11 +98,20 @@ class Writer(ABC):
         records = self._write(group)
         deliveries: Deliveries = {}
         if records:
-            if self.observe is not None:
-                self.observe(records, time.perf_counter() - started)
+            self._observed(records, time.perf_counter() - started)
             deliveries = self._announced(records)
         settle(group, deliveries)
         self._tidy()
+
+    def _observed(self, records: list[Record], seconds: float) -> None:
+        """Tell who watches. Those who watch are no part of the writing: one that fails is not told again."""
+        if self.observe is None:
+            return
+        try:
+            self.observe(records, seconds)
+        except Exception:  # noqa: BLE001 - else every caller would wait for a thread that has ended
+            _log.exception("What watches the ledger has failed, and is not told of commits any more.")
+            self.observe = None
 
     def _next_group(self) -> tuple[list[Ticket], bool]:
         """Wait for one ticket, then take those that came meanwhile. A job is a group of its own."""

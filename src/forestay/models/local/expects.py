@@ -1,4 +1,5 @@
-"""What kind of answer a question wants, and whether a sentence holds one: a time, an amount, a place.
+"""What kind of answer a question wants, and whether a sentence holds one: a time, an amount, a measure, a place, a
+person.
 
 Only English words of asking are known; any other question wants nothing in particular.
 """
@@ -8,7 +9,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-Kind = Literal["time", "amount", "span", "place"]
+from forestay.models.vocabulary import content_words, stem
+
+Kind = Literal["time", "amount", "span", "place", "person"]
 
 _ASKS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("span", re.compile(r"\bhow (?:long|often|soon|late|early)\b", re.IGNORECASE)),
@@ -27,6 +30,7 @@ _ASKS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         ),
     ),
     ("place", re.compile(r"\bwhere\b|\b(?:what|which) (?:place|town|city|country|room)\b", re.IGNORECASE)),
+    ("person", re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)),
 )
 _DAYS = "mondays?|tuesdays?|wednesdays?|thursdays?|fridays?|saturdays?|sundays?|weekdays?|weekends?"
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
@@ -36,9 +40,12 @@ _PARTS = (
 )
 _UNITS = "seconds?|minutes?|hours?|days?|weeks?|months?|years?|decades?|century|centuries|spring|summer|autumn|winter"
 _ORDER = "daily|weekly|monthly|yearly|hourly|always|never|soon|now|once|ago|every"
+_HOURS = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
+_NO_HOUR = r"(?!\s*(?:%|percent|knots?|degrees?|met(?:re|er)s?|km|miles?|feet|euros?|dollars?|points?|places?|people))"
 _BESIDE = "before|after|until|till|since|during|while"  # a time when something follows that the question does not say
 _TIME = re.compile(
     rf"\b(?:1[0-9]\d\d|20\d\d)\b|\b\d{{1,2}}[:.]\d\d\b|\b\d{{1,2}} ?(?:am|pm|o'clock)\b|\b\d{{4}}-\d\d-\d\d\b"
+    rf"|\b(?:at|by|around|past|until|till)\s+(?:{_HOURS}|\d{{1,2}})\b{_NO_HOUR}|\b(?:{_HOURS}) o'clock\b"
     rf"|\b(?:{_DAYS}|{_MONTHS}|{_PARTS}|{_UNITS}|{_ORDER})\b|\b(?:{_BESIDE})\s+\w+",
     re.IGNORECASE,
 )
@@ -48,11 +55,30 @@ _AMOUNT = re.compile(
     re.IGNORECASE,
 )
 _PLACE = re.compile(
-    r"\b(?:at|in|on|near|beside|behind|below|above|under|between|along|inside|outside|opposite|off|by|to|from)\s+\w",
+    r"\b(?:at|in|on|near|beside|behind|below|above|under|between|along|inside|outside|opposite|off|by|to|from|into|over)"
+    r"(?:\s+[\w'’-]+){1,4}|\b(?:here|there|upstairs|downstairs|everywhere|nowhere|outside|inside|abroad)\b",
     re.IGNORECASE,
 )
+_NAME = re.compile(r"\b[A-Z][\w'’-]*")
+_DATES = re.compile(rf"(?:{_DAYS}|{_MONTHS})", re.IGNORECASE)
+_COUNTED = re.compile(r"\bhow many\s+(\w+)", re.IGNORECASE)
+_LENGTH = r"(?:kilo|centi|milli)?met(?:re|er)s?|km|cm|mm|m|miles?|feet|foot|inch(?:es)?|yards?"
+_SIZE = r"(?:kilo|mega|giga|tera)?bytes?|[kmgt]i?b|hectares?|acres?|lit(?:re|er)s?|square|volumes?|people|pages?|lines?"
+_MEASURES = {
+    "long": rf"{_LENGTH}|{_UNITS}|long",
+    **dict.fromkeys(("high", "tall", "deep", "wide"), _LENGTH),
+    "far": rf"{_LENGTH}|{_UNITS}",
+    **dict.fromkeys(("large", "big", "small"), rf"{_LENGTH}|{_SIZE}"),
+    "heavy": r"tons?|tonnes?|kilos?|kilograms?|kg|grams?|pounds?",
+    "old": r"years?|months?|days?|old",
+    **dict.fromkeys(("hot", "cold"), "degrees?|celsius|fahrenheit"),
+}
+"""What is measured in what: a figure of another kind answers nothing."""
+_MEASURED = re.compile(rf"\bhow ({'|'.join(_MEASURES)})\b", re.IGNORECASE)
+_ADJECTIVE = re.compile(r"\d\s+\w+\s+(long|high|tall|deep|wide|old)\b", re.IGNORECASE)
+_ALIKE = {"tall": "high"}
 # A question of this kind is not answered by a sentence that holds nothing of the kind.
-_NEEDED: frozenset[Kind] = frozenset({"time", "amount", "span"})
+_NEEDED: frozenset[Kind] = frozenset({"time", "amount", "span", "place", "person"})
 
 
 def kind_of(question: str) -> Kind | None:
@@ -70,10 +96,46 @@ def without_asking(question: str) -> str:
 
 def holds(kind: Kind, sentence: str, question: str) -> bool:
     """Whether the sentence holds an answer of this kind that the question does not say itself."""
+    if kind == "person":
+        return _names_somebody(sentence, question)
+    if kind == "place":
+        said = content_words(question)
+        found = [match.group() for match in _PLACE.finditer(sentence)]
+        return any(not content_words(text) <= said for text in found)
     known = set(re.findall(r"\w+", question.lower()))
-    patterns = {"time": (_TIME,), "amount": (_AMOUNT,), "span": (_TIME, _AMOUNT), "place": (_PLACE,)}[kind]
-    found = [match.group().lower() for pattern in patterns for match in pattern.finditer(sentence)]
-    return any(not set(re.findall(r"\w+", text)) <= known for text in found)
+    patterns = {"time": (_TIME,), "amount": (_AMOUNT,), "span": (_TIME, _AMOUNT)}[kind]
+    texts = [match.group().lower() for pattern in patterns for match in pattern.finditer(sentence)]
+    return any(not set(re.findall(r"\w+", text)) <= known for text in texts) and _measures(sentence, question)
+
+
+def _measures(sentence: str, question: str) -> bool:
+    """Whether a figure counts what the question counts, and measures what it measures."""
+    if counted := _COUNTED.search(question):
+        wanted = stem(counted[1].lower())
+        near = re.finditer(rf"(?:{_AMOUNT.pattern})((?:\s+[\w-]+){{1,3}})", sentence, re.IGNORECASE)
+        return any(wanted == stem(word.lower()) for match in near for word in match[1].split())
+    if measured := _MEASURED.search(question):
+        asked = measured[1].lower()
+        other = {_ALIKE.get(word, word) for word in _ADJECTIVE.findall(sentence.lower())}
+        unit = re.search(rf"(?:\d|\b)(?:{_MEASURES[asked]})\b", sentence, re.IGNORECASE)
+        return unit is not None and (not other or _ALIKE.get(asked, asked) in other)
+    return True
+
+
+def _names_somebody(sentence: str, question: str) -> bool:
+    """Whether the sentence has a name, or says before what is asked about who it was: `Only members may vote`."""
+    said = content_words(question)
+    first = sentence.split(" ", 1)[0]
+    names = (name for name in _NAME.findall(sentence) if name != first and not _DATES.fullmatch(name))
+    if any(not content_words(name) <= said for name in names):
+        return True
+    for word in re.findall(r"[\w'’-]+", sentence):
+        own = content_words(word)
+        if own & said:
+            return False
+        if own:
+            return True
+    return False
 
 
 def needed(kind: Kind | None) -> bool:

@@ -32,6 +32,8 @@ _GOES_ON = re.compile(
     r"""^["'“(]*(?:and |but |then |so )?(?:she|he|it|they|her|his|its|their|this|these|those)\b""", re.IGNORECASE
 )
 _NAME = re.compile(r"(?<=[\w,;:)] )[A-Z]\w+")
+_GENERAL = re.compile(r"\b(?:what|which|whose)\s+(\w+)", re.IGNORECASE)
+_LIGHT = content_words("have take make get need do happen mean work find long last say give go come there called name")
 _PLAIN = re.compile(r"\w+")
 _LONGEST_SUBJECT = 3
 _CARRIED = 0.8  # what a word of the sentence before counts
@@ -84,6 +86,8 @@ def best(question: str, candidates: Iterable[Sentence]) -> Sentence | None:
     frequency = Counter(word for reading in pool for word in reading.own & wanted)
     weight = {word: math.log(1 + (len(pool) + 1) / (1 + frequency[word])) for word in wanted}
     whole = sum(weight.values())
+    if asked.endswith("?") and any(word.isascii() and not frequency[word] for word in wanted - asked_for(asked)):
+        return None  # the text knows nothing of it
     top: tuple[float, Sentence] | None = None
     for sentence, own, carried in pool:
         shared = sum(weight[word] for word in own & wanted)
@@ -109,6 +113,11 @@ def asking_part(question: str) -> str:
     """The sentence that asks, where a text also says what to do; else the whole text."""
     asking = [part for part in _split(question) if part.endswith(("?", "？"))]
     return asking[-1] if asking else question
+
+
+def asked_for(question: str) -> frozenset[str]:
+    """The words that an answer need not repeat: what a thing is called in general, and verbs that say little."""
+    return content_words(" ".join(_GENERAL.findall(question))) | _LIGHT
 
 
 def _names(question: str) -> frozenset[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
-
+from forestay.kernel import MarkupReader
 from forestay.relay.documents.kinds import Unreadable
 from forestay.relay.documents.markdown import block, heading, item, line, rows
 
@@ -27,7 +26,7 @@ def text_of(content: bytes) -> str:
     return "\n\n".join(page.parts) + "\n"
 
 
-class _Page(HTMLParser):
+class _Page(MarkupReader):
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[str] = []

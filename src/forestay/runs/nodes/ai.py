@@ -11,12 +11,14 @@ from typing import Any
 
 import msgspec
 
+from forestay.agents import PromptKind, node_prompts, prompt_text
 from forestay.kernel import Problem, canonical, check_schema, misfit
 from forestay.models import Completion, Message, Params, ToolCall, Usage, fold, whole
 from forestay.runs.execution import Execution
 from forestay.runs.nodes.checks import numbers, positive, shaped
 from forestay.runs.nodes.outside import mcp_tool
 from forestay.runs.nodes.registry import NodeError, NodeType
+from forestay.runs.prompting import prompted, tell_prompts, with_prompts
 
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
 TRUNCATION_GROWTH = 2
@@ -26,7 +28,7 @@ async def call_prompt(ctx: Execution) -> dict[str, Any]:
     """Ask a model; its text is streamed as `output.chunk` and comes back as `text`. With `mcp`, call a tool instead."""
     if isinstance(wanted := ctx.config.get("mcp"), dict):
         return await mcp_tool(ctx, wanted)
-    answer = await _ask(ctx, "call", _request(ctx, _messages(ctx)), stream=True)
+    answer = await _ask(ctx, "call", _request(ctx, await _messages(ctx)), stream=True)
     if answer["refusal"] is not None:
         raise _refused(ctx, answer)
     return {"text": answer["text"], "model": answer["model"], "finishReason": answer["finishReason"]}
@@ -35,7 +37,7 @@ async def call_prompt(ctx: Execution) -> dict[str, Any]:
 async def structured_output(ctx: Execution) -> dict[str, Any]:
     """Ask until the answer fits `outputSchema`, at most as often as the host's `schemaRounds`."""
     schema = ctx.config.get("outputSchema") or {"type": "object"}
-    return {"result": await ask_structured(ctx, _messages(ctx), schema, "call")}
+    return {"result": await ask_structured(ctx, await _messages(ctx), schema, "call")}
 
 
 async def ask_structured(
@@ -135,18 +137,31 @@ def _misfit(schema: dict[str, Any], value: Any) -> str | None:
     return None if found is None else f"{found[1]} (at ${found[0]})"
 
 
-def _messages(ctx: Execution) -> list[dict[str, Any]]:
+async def _messages(ctx: Execution) -> list[dict[str, Any]]:
+    """What is asked: the node's own words, and the prompts that apply to it (RFC 0029)."""
+    own = _own_messages(ctx)
+    has_system = any(item["role"] == "system" for item in own)
+    given: tuple[PromptKind, ...] = (*(("system",) if has_system else ()), *(("user",) if own else ()))
+    prompts = await prompted(ctx, given=given)
+    tell_prompts(ctx, prompts)
+    if has_system and prompt_text(prompts, "system"):
+        ctx.log("warn", "A prompt takes the place of the node's own words.", code="prompt_ref_supersedes_inline")
+    found = with_prompts(own, prompts)
+    if not any(item["role"] != "system" for item in found):
+        raise NodeError("invalid_input", "There is no prompt and there are no messages.", retryable=False)
+    return found
+
+
+def _own_messages(ctx: Execution) -> list[dict[str, Any]]:
     messages = ctx.inputs.get("messages", ctx.config.get("messages"))
     if isinstance(messages, list) and messages:
         return messages
     prompt = ctx.inputs.get("prompt", ctx.config.get("prompt"))
     if prompt is None:
         prompt = ctx.configurable.get("promptOverrides", {}).get(ctx.config.get("promptId"), ctx.config.get("promptId"))
-    if prompt is None:
-        raise NodeError("invalid_input", "There is no prompt and there are no messages.", retryable=False)
     system = ctx.config.get("systemPrompt")
-    asked = [{"role": "user", "content": prompt if isinstance(prompt, str) else str(prompt)}]
-    return [{"role": "system", "content": system}, *asked] if isinstance(system, str) else asked
+    found = [{"role": "system", "content": system}] if isinstance(system, str) else []
+    return found if prompt is None else [*found, {"role": "user", "content": str(prompt)}]
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -246,6 +261,10 @@ def _check_model(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from shaped(config, list, "messages")
     yield from positive(config, "maxTokens")
     yield from numbers(config, "temperature")
+    try:
+        node_prompts(config)
+    except Problem as problem:
+        yield str(problem.details["at"]).removeprefix("$.config"), problem.message
 
 
 def _check_structured(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -259,7 +278,9 @@ def _check_prompt(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if wanted is None:
         return
     if not isinstance(wanted, dict) or not isinstance(wanted.get("tool"), str) or not wanted["tool"]:
-        yield ".mcp", "A call of an MCP tool is {tool, arguments}."
+        yield ".mcp", "A call of an MCP tool is {tool, server, arguments}."
+    elif not isinstance(wanted.get("server", ""), str):
+        yield ".mcp.server", "The name of an MCP server is expected."
     elif not isinstance(wanted.get("arguments", {}), dict):
         yield ".mcp.arguments", "An object is expected."
 

@@ -9,6 +9,7 @@ from forestay.kernel import misfit
 from forestay.runs.channels import is_number
 from forestay.runs.execution import Execution
 from forestay.runs.nodes.checks import needs_text, numbers, positive, shaped
+from forestay.runs.nodes.handoff import Handoff, confirmed, is_unsure
 from forestay.runs.nodes.registry import NodeError, NodeType
 
 _THRESHOLD = 0.7
@@ -21,10 +22,14 @@ async def sub_workflow(ctx: Execution) -> dict[str, Any]:
     given = ctx.inputs.get("inputs") or {}
     if not isinstance(given, dict):
         raise NodeError("invalid_input", "`inputs` is an object.", retryable=False)
-    inputs = {**_mapped(ctx, config.get("inputMapping")), **given}
+    mapping = config.get("inputMapping")
+    inputs = {**_mapped(ctx, mapping), **given}
+    unset = sorted((mapping or {}).keys() - inputs.keys())  # a variable that is not set hides the child's default
     workflow = str(config["workflowId"])
     if config.get("waitForCompletion") is False:
-        run_id = await ctx.start_child(workflow, inputs, key="child", cause="core.subWorkflow", detached=True)
+        run_id = await ctx.start_child(
+            workflow, inputs, key="child", cause="core.subWorkflow", detached=True, unset=unset
+        )
         return {"childRunId": run_id}
     result = await ctx.child(
         workflow,
@@ -32,6 +37,7 @@ async def sub_workflow(ctx: Execution) -> dict[str, Any]:
         key="child",
         cause="core.subWorkflow",
         propagate=config.get("propagateCancellation", True) is not False,
+        unset=unset,
     )
     if result["status"] == "completed":
         _harvest(ctx, config.get("outputMapping"), result)
@@ -46,12 +52,13 @@ def _mapped(ctx: Execution, mapping: dict[str, str] | None) -> dict[str, Any]:
     return {child: variables[parent] for child, parent in (mapping or {}).items() if parent in variables}
 
 
-def _harvest(ctx: Execution, mapping: dict[str, str] | None, result: dict[str, Any]) -> None:
-    for parent, child in (mapping or {}).items():
-        if child in result["variables"]:
-            ctx.set_variable(parent, result["variables"][child])
-        elif child in result["outputs"]:
-            ctx.set_variable(parent, result["outputs"][child])
+def _harvest(ctx: Execution, mapping: dict[str, str] | None, result: dict[str, Any]) -> list[str]:
+    """Take the child's results over into the parent's variables; the names of those that got one."""
+    known = {**result["outputs"], **result["variables"]}
+    found = {parent: known[child] for parent, child in (mapping or {}).items() if child in known}
+    for parent, value in found.items():
+        ctx.set_variable(parent, value)
+    return list(found)
 
 
 def _child_failed(workflow: str, result: dict[str, Any]) -> NodeError:
@@ -69,7 +76,8 @@ async def supervisor(ctx: Execution) -> dict[str, Any]:
     decision = await _decision(ctx)
     confidence = decision.get("confidence", ctx.config.get("mockConfidence"))
     threshold = ctx.configurable.get("escalationThreshold", ctx.config.get("threshold", _THRESHOLD))
-    if is_number(confidence) and is_number(threshold) and confidence < threshold:
+    asked_later = is_unsure(decision) and ctx.leads_to("core.dispatch")  # which asks before it acts (M2)
+    if is_number(confidence) and is_number(threshold) and confidence < threshold and not asked_later:
         data = {"agentId": agent_id, "threshold": threshold, "observed": confidence, "decision": decision}
         answer = await ctx.interrupt("low-confidence", data)
         if isinstance(answer, dict) and answer.get("action") == "reject":
@@ -142,6 +150,8 @@ async def dispatch(ctx: Execution) -> dict[str, Any]:
     if isinstance(cap, int) and ctx.iteration + 1 > cap:
         ctx.emit("cap.breached", {"kind": "loop-iterations", "limit": cap, "observed": ctx.iteration + 1})
         raise NodeError("loop_limit_exceeded", f"The dispatch ran more than {cap} times.", retryable=False)
+    if is_unsure(decision):
+        await confirmed(ctx, decision)
     if decision["kind"] == "terminate":
         return {"kind": "terminate", "terminated": True, "reason": decision.get("reason")}
     if decision["kind"] == "ask-user":
@@ -165,9 +175,13 @@ async def _workers(ctx: Execution, workers: list[str]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for index, worker in enumerate(workers):
         mapping = config.get("perWorkerInputMappings", {}).get(worker, config.get("inputMapping"))
-        result = await ctx.child(worker, _mapped(ctx, mapping), key=f"worker:{index}", cause="core.dispatch")
+        handoff = Handoff(ctx, worker, f"worker:{index}")
+        result = await handoff.run(_mapped(ctx, mapping))
         if result["status"] == "completed":
-            _harvest(ctx, config.get("perWorkerOutputMappings", {}).get(worker, config.get("outputMapping")), result)
+            taken = config.get("perWorkerOutputMappings", {}).get(worker, config.get("outputMapping"))
+            keys = _harvest(ctx, taken, result)
+            if taken:
+                handoff.harvested(result, keys)
         elif config.get("onChildFailure") == "fail-parent":
             raise _child_failed(worker, result)
     return {

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
+from forestay.agents import prompt_text
+from forestay.kernel import iso
 from forestay.runs.execution import Execution
 from forestay.runs.nodes.registry import NodeError, NodeType
+from forestay.runs.prompting import prompted, tell_prompts
 
 
 async def mock_agent(ctx: Execution) -> dict[str, Any]:
@@ -44,7 +48,9 @@ def _reason(ctx: Execution, agent: str, reasoning: Any) -> None:
 
 
 async def identity(ctx: Execution) -> dict[str, Any]:
-    """`core.identity`, and for the message reducer's fixture one message said twice."""
+    """`core.identity`, for the message reducer's fixture one message said twice, and what the memory fixtures ask."""
+    if action := _MEMORY.get(str(ctx.config.get("memoryAction"))):
+        await action(ctx, str((ctx.agent or {}).get("memoryRef") or ctx.config.get("probeMemoryRef")))
     if ctx.config.get("emitDuplicateMessageId"):
         message = {
             "messageId": "m-1",
@@ -59,15 +65,75 @@ async def identity(ctx: Execution) -> dict[str, Any]:
     return dict(ctx.inputs)
 
 
+async def _write_then_read(ctx: Execution, memory_ref: str) -> None:
+    memory_id = await ctx.memory.put(memory_ref, f"Written by {ctx.run_id}.", tags=["conformance"])
+    ctx.set_variable("memoryReadback", await ctx.memory.get(memory_ref, memory_id))
+
+
+async def _expiry(ctx: Execution, memory_ref: str) -> None:
+    memory_ref = f"{memory_ref}/{ctx.run_id}"  # no other run's entries are in the list
+    for past, moment in ((True, -3_600_000), (False, 3_600_000)):
+        text = "expired" if past else "live"
+        await ctx.memory.put(memory_ref, text, expires_at=iso(ctx.wall_ms + moment))
+    ctx.set_variable("memoryList", await ctx.memory.list(memory_ref))
+
+
+async def _foreign(ctx: Execution, memory_ref: str) -> None:
+    ctx.set_variable("crossTenantProbe", await ctx.memory.list(memory_ref))
+
+
+async def _redaction(ctx: Execution, memory_ref: str) -> None:
+    value = await ctx.secret(str(ctx.config["byokSecretId"]))
+    memory_id = await ctx.memory.put(memory_ref, f"It was {value} that opened the door.")
+    ctx.set_variable("memoryReadback", await ctx.memory.get(memory_ref, memory_id))
+
+
+_MEMORY = {
+    "redaction-probe": _redaction,
+    "write-then-read": _write_then_read,
+    "ttl-probe": _expiry,
+    "cross-tenant-probe": _foreign,
+}
+
+
+async def mock_ai(ctx: Execution) -> dict[str, Any]:
+    """Say what a model would be sent: the prompts that apply to the node, else the variable `prompt`."""
+    prompts = await prompted(ctx)
+    tell_prompts(ctx, prompts)
+    said = prompt_text(prompts, "system", "schema-hint", "few-shot", "user")
+    return {"text": said or str(ctx.variables.get("prompt", ""))}
+
+
+async def secret_echo(ctx: Execution) -> dict[str, Any]:
+    """Say of a credential's value what tells that it was found, and nothing of the value."""
+    value = (await ctx.secret(str(ctx.config["secretId"]))).encode()
+    ctx.set_variable("secretSha256", hashlib.sha256(value).hexdigest())
+    ctx.set_variable("secretLength", len(value))
+    return {}
+
+
 async def never(ctx: Execution) -> dict[str, Any]:
     raise NodeError("capability_not_provided", "This node is never executed.", retryable=False)
 
 
 TYPES = [
-    NodeType(type_id="core.identity", execute=identity, inline=True, summary="Outputs its inputs."),
+    NodeType(
+        type_id="conformance.secret.echo",
+        execute=secret_echo,
+        requires=("secrets",),
+        summary="Hashes a credential's value (sample seams).",
+    ),
+    NodeType(
+        type_id="conformance.modelCapability.insufficient",
+        execute=never,
+        model_capabilities=("nonexistent-capability-9b3f",),
+        summary="Needs a model that nobody has (sample seams).",
+    ),
+    NodeType(type_id="core.identity", execute=identity, summary="Outputs its inputs."),
     NodeType(
         type_id="core.conformance.mock-agent", execute=mock_agent, inline=True, summary="Plays an agent (sample seams)."
     ),
+    NodeType(type_id="local.sample.demo.mock-ai", execute=mock_ai, summary="Says its prompts (sample seams)."),
     NodeType(
         type_id="conformance.requiresMissing",
         execute=never,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from forestay.kernel import Problem, canonical
+from forestay.agents import SYSTEM, arguments_hash
+from forestay.kernel import Problem
 from forestay.runs.execution import Execution
-from forestay.runs.nodes.checks import needs_text, positive, shaped
+from forestay.runs.node_http import failed_call, passes_off
+from forestay.runs.nodes.checks import positive, shaped
 from forestay.runs.nodes.registry import NodeError, NodeType
-from forestay.runs.ports import HttpRequest
 
+MAX_REDIRECTS = 10
 HTTP_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -19,36 +21,24 @@ async def http(ctx: Execution) -> dict[str, Any]:
     url = ctx.inputs.get("url", ctx.config.get("url"))
     if not isinstance(url, str):
         raise NodeError("invalid_input", "There is no `url`.", retryable=False)
-    body = ctx.inputs.get("body", ctx.config.get("body"))
-    headers = {str(k): str(v) for k, v in (ctx.config.get("headers") or {}).items()}
-    caller = ctx.caller("request", "http")
-    headers.setdefault("Idempotency-Key", caller.idempotency_key)
-    if body is not None and not isinstance(body, str):
-        headers.setdefault("Content-Type", "application/json")
-    request = HttpRequest(
-        method=str(ctx.config.get("method", "GET")).upper(),
-        url=url,
-        headers=headers,
-        body=None if body is None else body.encode() if isinstance(body, str) else canonical.encode(body),
+    rule = ctx.config.get("failOn", "error")
+    answer = await ctx.http.fetch(
+        url,
+        method=str(ctx.config.get("method", "GET")),
+        headers={str(k): str(v) for k, v in (ctx.config.get("headers") or {}).items()},
+        body=ctx.inputs.get("body", ctx.config.get("body")),
+        credential=ctx.config.get("credential") or ctx.credential,
         timeout_ms=int(ctx.config.get("timeoutMs", 30_000)),
+        redirects=int(ctx.config.get("redirects", 0)),
+        key="request",
+        fails=lambda status: _fails(status, rule),
     )
-
-    async def send() -> dict[str, Any]:
-        response = await ctx.http.send(request, caller)
-        return {"status": response.status, "headers": response.headers, "body": _body(response.body)}
-
-    answer: dict[str, Any] = await ctx.effect("request", send, provider="http")
-    if _fails(answer["status"], ctx.config.get("failOn", "error")):
-        retryable = answer["status"] >= 500 or answer["status"] == 429
-        raise NodeError("http_status", f"The server answered {answer['status']}.", retryable=retryable, details=answer)
-    return answer
-
-
-def _body(data: bytes) -> Any:
-    try:
-        return canonical.decode(data)
-    except Problem:
-        return data.decode("utf-8", "replace").replace("\0", "\ufffd")
+    if _fails(answer.status, rule):
+        # What the server said is an output, and stays out of an error: errors are told to more people.
+        told = {"status": answer.status, "fix": "With `failOn` empty, what the server said is the node's output."}
+        said = f"The server answered {answer.status}."
+        raise NodeError("http_status", said, retryable=passes_off(answer.status), details=told)
+    return {"status": answer.status, "headers": answer.headers, "body": answer.body}
 
 
 def _fails(status: int, rule: Any) -> bool:
@@ -58,39 +48,57 @@ def _fails(status: int, rule: Any) -> bool:
 
 
 async def tool(ctx: Execution) -> dict[str, Any]:
-    """Call a tool of the host's tool source."""
+    """Call a tool of the host's tool source; `tool` of the inputs names it where the configuration does not."""
+    name = ctx.config.get("tool") or ctx.inputs.get("tool")
+    if not isinstance(name, str):
+        raise NodeError("invalid_input", "`tool` names a tool.", retryable=False)
     given = ctx.inputs.get("arguments") or {}
     if not isinstance(given, dict):
         raise NodeError("invalid_input", "`arguments` is an object.", retryable=False)
     arguments = {**(ctx.config.get("arguments") or {}), **given}
-    result = await call_tool(ctx, str(ctx.config["tool"]), arguments)
+    result = await call_tool(ctx, name, arguments)
     return result if isinstance(result, dict) else {"output": result}
 
 
 async def mcp_tool(ctx: Execution, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Call an MCP server's tool; what it says is not to be trusted, and both the event and the output say so."""
-    result = await call_tool(ctx, str(wanted["tool"]), wanted.get("arguments") or {}, "mcp", contentTrust="untrusted")
+    """Call an MCP server's tool by the server's own name for it, of the one server that has it where none is named.
+    What it says is not to be trusted, and both the event and the output say so."""
+    name, arguments = str(wanted["tool"]), wanted.get("arguments") or {}
+    id = f"mcp:{wanted.get('server', '*')}/{name}"
+    result = await call_tool(ctx, name, arguments, "mcp", id=id, contentTrust="untrusted")
     return {"result": result, "contentTrust": "untrusted"}
 
 
 async def call_tool(
-    ctx: Execution, name: str, arguments: dict[str, Any], transport: str = "native", **returned: str
+    ctx: Execution,
+    name: str,
+    arguments: dict[str, Any],
+    transport: str = "native",
+    *,
+    id: str | None = None,
+    **returned: str,
 ) -> Any:
-    """One call as one effect; the pair of tool events has one call id."""
+    """One call as one effect; the pair of tool events has one call id, and nothing of what is said (RFC 0064)."""
     caller = ctx.caller("call", f"tool:{name}")
     agent = str((ctx.agent or {}).get("agentId") or f"node.{ctx.node_id}")
     about = {"agentId": agent, "toolName": name, "callId": caller.idempotency_key}
-    ctx.emit("agent.toolCalled", {**about, "argsHash": canonical.digest(arguments), "transport": transport})
+    known = {"argsHash": arguments_hash(arguments), "principal": caller.principal or SYSTEM, "transport": transport}
+    ctx.emit("agent.toolCalled", {**about, **known})
+
+    async def call() -> dict[str, Any]:
+        began = ctx.wall_ms
+        result = await ctx.tools.call(id or name, arguments, caller)
+        return {"result": result, "durationMs": max(0, ctx.wall_ms - began)}
+
     try:
-        result = await ctx.effect("call", lambda: ctx.tools.call(name, arguments, caller), provider=f"tool:{name}")
+        made: Any = await ctx.effect("call", call, provider=f"tool:{name}")
     except Problem as problem:
-        shown = problem.as_openwop()
-        error = {"code": shown["error"], "message": shown["message"]}
-        status = "forbidden" if problem.row.http == 403 else "rate_limited" if problem.row.http == 429 else "error"
-        ctx.emit("agent.toolReturned", {**about, "error": error, "status": status})
+        ctx.emit("agent.toolReturned", {**about, **failed_call(problem)})
         raise
-    ctx.emit("agent.toolReturned", {**about, "status": "ok", **returned})
-    return result
+    timed = isinstance(made, dict) and made.keys() == {"result", "durationMs"}  # until 0.2 the result stood alone
+    took = {"durationMs": made["durationMs"]} if timed else {}
+    ctx.emit("agent.toolReturned", {**about, "status": "ok", **took, **returned})
+    return made["result"] if timed else made
 
 
 def _check_http(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -98,11 +106,15 @@ def _check_http(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield ".method", f"A method is one of {', '.join(HTTP_METHODS)}."
     yield from shaped(config, str, "url")
     yield from shaped(config, dict, "headers")
+    yield from shaped(config, str, "credential")
     yield from positive(config, "timeoutMs")
+    redirects = config.get("redirects", 0)
+    if isinstance(redirects, bool) or not isinstance(redirects, int) or not 0 <= redirects <= MAX_REDIRECTS:
+        yield ".redirects", f"`redirects` is a number from 0 to {MAX_REDIRECTS}."
 
 
 def _check_tool(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield from needs_text(config, "tool")
+    yield from shaped(config, str, "tool")
     yield from shaped(config, dict, "arguments")
 
 

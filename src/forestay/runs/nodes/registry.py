@@ -13,7 +13,9 @@ import msgspec
 from forestay.kernel import Problem
 from forestay.runs.authoring import being_drawn, workflow
 from forestay.runs.mock_models import MockModels
-from forestay.runs.ports import Caller, HttpConnector, ToolSource
+from forestay.runs.node_http import NodeHttp
+from forestay.runs.node_memory import NodeMemory
+from forestay.runs.ports import Caller, ToolSource
 
 T = TypeVar("T")
 
@@ -30,6 +32,7 @@ class NodeContext(Protocol):
     inputs: dict[str, Any]
     configurable: dict[str, Any]
     agent: dict[str, Any] | None
+    credential: str | None
 
     @property
     def variables(self) -> dict[str, Any]: ...
@@ -41,7 +44,10 @@ class NodeContext(Protocol):
     def tools(self) -> ToolSource: ...
 
     @property
-    def http(self) -> HttpConnector: ...
+    def http(self) -> NodeHttp: ...
+
+    @property
+    def memory(self) -> NodeMemory: ...
 
     def caller(self, key: str, provider: str = "node") -> Caller: ...
 
@@ -81,7 +87,7 @@ class NodeContext(Protocol):
 
     def read_channel(self, name: str) -> Any: ...
 
-    def emit(self, type: str, payload: dict[str, Any]) -> None: ...
+    def emit(self, type: str, payload: dict[str, Any]) -> str: ...
 
     def log(self, level: str, message: str, **fields: Any) -> None: ...
 
@@ -107,12 +113,14 @@ Check = Callable[[dict[str, Any]], Iterator[tuple[str, str]]]
 
 
 class NodeType(msgspec.Struct, frozen=True, kw_only=True):
-    """One node type. `inline` code never waits for anything outside the log, so it needs no task of its own."""
+    """One node type. `inline` code never waits for anything outside the log, so it needs no task of its own. The model
+    that its code asks must have every one of `model_capabilities`, or the code is not run (RFC 0031)."""
 
     type_id: str
     execute: Execute
     inline: bool = False
     requires: tuple[str, ...] = ()
+    model_capabilities: tuple[str, ...] = ()
     check: Check | None = None
     expressions: tuple[str, ...] = ()
     summary: str = ""
@@ -130,7 +138,7 @@ class NodeRegistry:
     def add(self, item: NodeType) -> None:
         if item.type_id in self._types:
             raise Problem("schema_mismatch", f"The node type {item.type_id} is registered twice.", at="$.typeId")
-        self._types[item.type_id] = item
+        self._types[item.type_id] = _gated(item) if item.model_capabilities else item
 
     def __iter__(self) -> Iterator[NodeType]:
         return iter(self._types.values())
@@ -143,6 +151,19 @@ class NodeRegistry:
             return execute
 
         return register
+
+
+def _gated(item: NodeType) -> NodeType:
+    """The type with the gate of its model in front of its code."""
+
+    async def execute(ctx: Any) -> Any:
+        from forestay.runs.model_gate import check_model
+
+        check_model(ctx, item.model_capabilities)
+        return await item.execute(ctx)
+
+    requires = tuple(dict.fromkeys((*item.requires, "models")))
+    return msgspec.structs.replace(item, execute=execute, inline=False, requires=requires)
 
 
 _declared: list[NodeType] = []

@@ -18,11 +18,13 @@ from forestay.kernel import OPERATOR, Problem
 from forestay.relay import Session
 from forestay.surface.negotiation import EVENTS, JSON
 from forestay.surface.operations import Call, Details, Method, Operations, read_by
+from forestay.surface.reading import read_body
 
 if TYPE_CHECKING:
     from forestay.surface.crp.service import Service
 
 _SESSION = ("invalid_request", "not_found", "session_closed", "session_expired", "signature_invalid", "role_denied")
+_UNASKED = 65_536  # bytes of a body of which nothing is read but its signature
 F = TypeVar("F", bound=Callable[..., Awaitable[object]])
 ServiceOf = Callable[[str], "Service"]
 api = Operations[ServiceOf](contract="crp", body_limit=104_857_600)
@@ -119,8 +121,10 @@ async def _entered(service: Service, call: Call, *, signed: bool) -> Session:
     session = await service.relay.session(call.path["sessionId"])
     if signed:
         request = call.request
-        signature = request.headers.get("x-crp-signature")
-        await session.authenticate(request.method, _target(request), call.data, signature)
+        data, signature = call.data, request.headers.get("x-crp-signature")
+        if signature is not None and call.operation.body is None:  # who sends `{}` where nothing is asked signs it too
+            data = await read_body(request, _UNASKED)
+        await session.authenticate(request.method, _target(request), data, signature)
     return session
 
 

@@ -60,7 +60,13 @@ class SidecarRelay(Protocol):
     @property
     def meters(self) -> Meters | None: ...
     async def init(
-        self, app_id: str, *, role: Role, binding_secret: bytes | str | None, config: SessionConfig
+        self,
+        app_id: str,
+        *,
+        role: Role,
+        binding_secret: bytes | str | None,
+        config: SessionConfig,
+        session_id: str | None = None,
     ) -> Session: ...
     async def session(self, session_id: str, *, binding_secret: bytes | str | None = None) -> Session: ...
     async def sessions(self) -> list[dict[str, Any]]: ...
@@ -132,13 +138,17 @@ class Service:
     @sessions.post(
         "/sessions", "createSession", {201: b.Handle}, problems=("session_limit", "security_invariant"), rpc="init"
     )
-    async def create(self, body: b.CreateSession) -> dict[str, Any]:
+    async def create(self, body: b.CreateSession, call: Call | None = None) -> dict[str, Any]:
         """Open a session."""
         active = await self._active()
         if active >= self.max_sessions:
             raise Problem("session_limit", "The sidecar is full.", count=active, limit=self.max_sessions)
         session = await self.relay.init(
-            body.app_id, role=body.role, binding_secret=body.binding_secret, config=body.config
+            body.app_id,
+            role=body.role,
+            binding_secret=body.binding_secret,
+            config=body.config,
+            session_id=call.uuid() if call is not None else None,
         )
         return views.handle(session.handle)
 
@@ -148,9 +158,9 @@ class Service:
         return views.status(await session.session_status())
 
     @of_session.post("/close", "closeSession", b.Closed, rpc="close")
-    async def close(self, session: Session) -> dict[str, Any]:
+    async def close(self, session: Session, call: Call | None = None) -> dict[str, Any]:
         """Close the session."""
-        await session.close()
+        await session.close(request=call.reserved if call is not None else None)
         return {"session_id": session.id, "closed": True}
 
     @of_session.post("/resume", "resumeSession", b.Handle, rpc="")
@@ -182,15 +192,22 @@ class Service:
         "/providers",
         "registerProvider",
         b.Registered,
-        problems=("model_unknown", "package_missing", "provider_unauthenticated"),
+        problems=("model_unknown", "package_missing"),
     )
     async def register_provider(self, session: Session, body: b.ProviderRequest) -> dict[str, Any]:
         """A provider of the session's own."""
         if not self.providers:
             raise Problem("permission_denied", "Only the host's operator may name a provider.")
-        return await session.register_provider(
-            body.provider_type, body.model, api_key=body.api_key, base_url=body.base_url, priority=body.priority
-        )
+        try:
+            return await session.register_provider(
+                body.provider_type, body.model, api_key=body.api_key, base_url=body.base_url, priority=body.priority
+            )
+        except (
+            Problem
+        ) as problem:  # nobody was asked yet: it is the request that lacks a key, or has none that can be one
+            if problem.key != "provider_unauthenticated":
+                raise
+            raise Problem("invalid_request", problem.message, at="$.api_key", fix="Name an `api_key`.") from problem
 
     @of_session.post("/export", "exportState", b.Exported)
     async def export(self, session: Session, body: b.ExportRequest) -> dict[str, Any]:

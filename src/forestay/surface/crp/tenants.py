@@ -38,12 +38,20 @@ class TenantRelay:
         return self._relay.meters if self._tenant == OPERATOR else None
 
     async def init(
-        self, app_id: str, *, role: Role, binding_secret: bytes | str | None, config: SessionConfig
+        self,
+        app_id: str,
+        *,
+        role: Role,
+        binding_secret: bytes | str | None,
+        config: SessionConfig,
+        session_id: str | None = None,
     ) -> Session:
         if _MARK in app_id or app_id.startswith(_MARK[0]):
             raise Problem("invalid_request", f"An app's name does not contain {_MARK!r}.", at="$.app_id")
         name = app_id if self._tenant == OPERATOR else f"{self._tenant}{_MARK}{app_id}"
-        return await self._relay.init(name, role=role, binding_secret=binding_secret, config=config)
+        return await self._relay.init(
+            name, role=role, binding_secret=binding_secret, config=config, session_id=session_id
+        )
 
     async def session(self, session_id: str, *, binding_secret: bytes | str | None = None) -> Session:
         found = await self._relay.session(session_id, binding_secret=binding_secret)

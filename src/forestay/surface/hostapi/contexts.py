@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from forestay.envelope import ContextStore, Held, context_routes
 from forestay.host import Host
+from forestay.kernel import Problem
 from forestay.surface.exchange import request_id
 from forestay.surface.operations import Body, Call, Operations, View
 
@@ -54,9 +55,19 @@ api = Operations[Contexts](scopes=("runs:create",), contract="lafs", tag="contex
 async def open_context(contexts: Contexts, call: Call, body: NewContext) -> ContextView:
     """Begin a context ledger: an objective and what must hold throughout."""
     lifetime = None if body.lifetime_seconds is None else body.lifetime_seconds * 1000
-    held = await contexts.store.open(
-        body.objective, owner=call.tenant, constraints=list(body.constraints), lifetime_ms=lifetime
-    )
+    reserved = call.id_for("ctx")
+    try:
+        held = await contexts.store.open(
+            body.objective,
+            owner=call.tenant,
+            constraints=list(body.constraints),
+            lifetime_ms=lifetime,
+            ledger_id=reserved,
+        )
+    except Problem as problem:
+        if reserved is None or problem.key != "already_exists":
+            raise
+        held = await contexts.store.get(reserved, owner=call.tenant)  # this very request began it (K4)
     return _view(held)
 
 

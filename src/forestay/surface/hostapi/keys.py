@@ -69,38 +69,43 @@ def view(key: ApiKey) -> KeyView:
     )
 
 
-def _reach(caller: Caller) -> str | None:
-    """Whose keys a caller sees and revokes: those of its own tenant; the operator, every tenant's."""
+def keys_within_reach(caller: Caller) -> str | None:
+    """Whose keys a caller sees and revokes: those of its own tenant; the operator, every tenant's (None)."""
     return None if caller.tenant == OPERATOR else caller.tenant
+
+
+async def make_key(services: Services, caller: Caller, wanted: NewKey, key_id: str | None = None) -> tuple[ApiKey, str]:
+    """A new key and its text, with no more scopes than the caller has."""
+    scopes = sorted(caller.scopes - {"approvals:delegate"}) if wanted.scopes is None else wanted.scopes
+    caller.require(*scopes)
+    if wanted.tenant not in (None, caller.tenant):
+        caller.require_operator()
+    return await services.keys.create(
+        wanted.name,
+        tenant=wanted.tenant or caller.tenant,
+        scopes=scopes,
+        principal=wanted.principal,
+        workspace=wanted.workspace,
+        expires_ms=None if wanted.expires_at is None else moment_of(wanted.expires_at, "$.expiresAt"),
+        test=wanted.test,
+        key_id=key_id,
+    )
 
 
 @api.post("/host/v1/keys", "keys.create", {201: KeyMade}, problems=("already_exists",), sensitive=True)
 async def create(services: Services, call: Call, body: NewKey) -> KeyMade:
     """A new key of the caller's tenant, or of one that the operator names; its text is shown once."""
-    caller = call.caller
-    scopes = sorted(caller.scopes - {"approvals:delegate"}) if body.scopes is None else body.scopes
-    caller.require(*scopes)  # a caller hands out no more than it has
-    if body.tenant not in (None, caller.tenant):
-        caller.require_operator()
-    key, text = await services.keys.create(
-        body.name,
-        tenant=body.tenant or caller.tenant,
-        scopes=scopes,
-        principal=body.principal,
-        workspace=body.workspace,
-        expires_ms=None if body.expires_at is None else moment_of(body.expires_at, "$.expiresAt"),
-        test=body.test,
-    )
+    key, text = await make_key(services, call.caller, body, call.id_for("key"))
     return KeyMade(api_key=text, description=view(key))
 
 
 @api.get("/host/v1/keys", "keys.list", KeyList)
 async def list_keys(services: Services, call: Call) -> KeyList:
     """The tenant's keys; the operator sees every tenant's."""
-    return KeyList(keys=[view(key) for key in services.keys.list(_reach(call.caller))])
+    return KeyList(keys=[view(key) for key in services.keys.list(keys_within_reach(call.caller))])
 
 
 @api.delete("/host/v1/keys/{keyId}", "keys.revoke", KeyView)
 async def revoke(services: Services, call: Call) -> KeyView:
     """Refuse a key from now on."""
-    return view(await services.keys.revoke(call.path["keyId"], _reach(call.caller), "asked over HTTP"))
+    return view(await services.keys.revoke(call.path["keyId"], keys_within_reach(call.caller), "asked over HTTP"))

@@ -77,7 +77,7 @@ async def streams(host: Host, call: Call, query: StreamsQuery) -> StreamList:
     found = await host.ledger.streams(query.prefix, query.after, query.limit)
     shown = [StreamView(stream=name, head=head.seq, hash=head.hash) for name, head in found.items()]
     more = shown[-1].stream if len(shown) == query.limit else None
-    return StreamList(streams=shown, records=await host.ledger.position(), more_after=more)
+    return StreamList(streams=shown, records=await host.ledger.count(), more_after=more)
 
 
 @api.get("/host/v1/ledger/records", "ledger.records", RecordList, problems=("out_of_range", "not_found"))

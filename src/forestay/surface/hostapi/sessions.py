@@ -44,6 +44,7 @@ class NewFork(Body, frozen=True):
 class NewTurn(Body, frozen=True):
     message: Annotated[str, Meta(min_length=1, max_length=1_000_000)]
     agent_id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    model: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
 
 
 class SessionFile(Body, frozen=True):
@@ -103,7 +104,7 @@ async def list_sessions(host: Host, call: Call, query: SessionsQuery) -> Session
 async def create(host: Host, call: Call, body: NewSession | None) -> SessionView:
     """Begin a session."""
     name = body.name if body is not None else None
-    return await _view(host, call, await host.sessions.create(call.tenant, name or ""))
+    return await _view(host, call, await host.sessions.create(call.tenant, name or "", id=call.uuid()))
 
 
 @api.post(
@@ -153,7 +154,7 @@ async def fork(host: Host, call: Call, body: NewFork | None) -> SessionChanged:
     """Begin a session with the entries of a branch of another one."""
     wish = body or NewFork()
     made, draft = await host.sessions.fork(
-        call.path["sessionId"], wish.entry_id, before=wish.before, tenant=call.tenant
+        call.path["sessionId"], wish.entry_id, before=wish.before, tenant=call.tenant, fork_id=call.uuid()
     )
     return _changed(made, draft)
 
@@ -168,9 +169,14 @@ async def fork(host: Host, call: Call, body: NewFork | None) -> SessionChanged:
 async def turn(host: Host, call: Call, body: NewTurn) -> TurnView:
     """Say something: starts a run that goes on with the session."""
     tree = await _opened(host, call)
-    principal = call.caller.principal
-    run_id = await host.turns.start(
-        tree, body.message, tenant=call.tenant, principal=principal, source="rpc", agent=body.agent_id
+    run_id = await host.fronts.say(
+        tree,
+        body.message,
+        tenant=call.tenant,
+        principal=call.caller.principal,
+        agent=body.agent_id,
+        model=body.model,
+        run_id=call.id_for("run"),
     )
     return TurnView(session_id=tree.id, run_id=run_id)
 

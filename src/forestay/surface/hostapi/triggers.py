@@ -10,7 +10,15 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from forestay.governance import Signed, Subscription, SubscriptionState, TriggerDelivery, TriggerRetry
+from forestay.governance import (
+    Signed,
+    Source,
+    SourceSettings,
+    Subscription,
+    SubscriptionState,
+    TriggerDelivery,
+    TriggerRetry,
+)
 from forestay.host import Host
 from forestay.kernel import Problem
 from forestay.surface.operations import Body, Call, Operations, Query, Result, View
@@ -25,8 +33,14 @@ signed = Operations[Host](auth="token", contract="lafs", tag="triggers")
 
 
 class NewSubscription(Body, frozen=True):
-    source: Literal["queue", "webhook"]
+    """`cron`, `timezone` and `inputs` are a schedule's, `mailbox` is that of email and named in the settings."""
+
+    source: Source
     workflow_id: Name
+    cron: Annotated[str, Meta(max_length=256)] = ""
+    timezone: Annotated[str, Meta(max_length=64)] = "UTC"
+    inputs: dict[str, Any] = field(default_factory=dict)
+    mailbox: Annotated[str, Meta(max_length=128)] = ""
     roster_id: Name | None = None
     dedup_enabled: bool = True
     retry_policy: TriggerRetry = TriggerRetry()
@@ -43,12 +57,15 @@ class SubscriptionView(Result, frozen=True):
     retry_policy: TriggerRetry
     roster_id: str | None = None
     secret_fingerprint: str | None = None
+    cron: str | None = None
+    timezone: str | None = None
+    mailbox: str | None = None
 
 
 class Binding(Result, frozen=True):
     """Where events go, and what their sender signs them with; the secret is shown once."""
 
-    path: str
+    path: str | None = None
     secret: str | None = None
 
 
@@ -81,7 +98,7 @@ class DeliveryList(View, frozen=True):
     _PATH,
     "triggers.subscribe",
     {201: Subscribed},
-    problems=("not_found", "schema_mismatch", "state_conflict"),
+    problems=("not_found", "schema_mismatch", "state_conflict", "capability_not_provided"),
     sensitive=True,
 )
 async def subscribe(host: Host, call: Call, body: NewSubscription) -> Subscribed:
@@ -94,10 +111,18 @@ async def subscribe(host: Host, call: Call, body: NewSubscription) -> Subscribed
         dedup=body.dedup_enabled,
         roster_id=body.roster_id,
         subscription_id=call.id_for("sub"),
+        settings=SourceSettings(body.cron, body.timezone, body.inputs, body.mailbox),
     )
-    verb = "ingest" if made.source == "webhook" else "deliver"
-    binding = Binding(path=f"{_PATH}/{made.subscription_id}:{verb}", secret=host.triggers.subscriptions.secret(made))
+    binding = Binding(path=_place(made), secret=host.triggers.subscriptions.secret(made))
     return Subscribed(subscription=_view(made), binding=binding)
+
+
+def _place(made: Subscription) -> str | None:
+    """Where its events are sent; those of a schedule and of a mailbox come by themselves."""
+    if made.source == "form":
+        return f"/forms/{made.subscription_id}"
+    verbs = {"webhook": "ingest", "queue": "deliver"}
+    return f"{_PATH}/{made.subscription_id}:{verbs[made.source]}" if made.source in verbs else None
 
 
 @api.get(_PATH, "triggers.subscriptions", SubscriptionList, scopes=("manifest:read",))
@@ -132,7 +157,7 @@ async def deliver(host: Host, call: Call, body: InboundEvent) -> TriggerDelivery
     """Put an event into the queue; it is on disk when the answer is sent."""
     found = await host.triggers.subscriptions.get(call.tenant, call.path["subscriptionId"])
     if found.source != "queue":
-        raise Problem("state_conflict", "This subscription takes signed requests only.", source=found.source)
+        raise Problem("state_conflict", "Events of this subscription do not come with a key.", source=found.source)
     return await host.triggers.offer(call.tenant, found.subscription_id, body.event_id, body.inputs)
 
 
@@ -181,4 +206,7 @@ def _view(found: Subscription) -> SubscriptionView:
         retry_policy=found.retry_policy,
         roster_id=found.roster_id,
         secret_fingerprint=found.secret_fingerprint,
+        cron=found.settings.cron or None,
+        timezone=found.settings.timezone if found.source == "schedule" else None,
+        mailbox=found.settings.mailbox or None,
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Any, get_args
 
 import forestay
-from forestay.governance import CHANNELS, DRIVEN, State
+from forestay.conformance import agent_platform, profiles
+from forestay.governance import CHANNELS, State
+from forestay.kernel import EVERY_ENTRIES, EVERY_SECONDS, OPERATOR, PublicKey
 from forestay.runs import (
+    CONFIDENCE_FLOOR,
     ENGINE_VERSION,
     HTTP_METHODS,
     MOCK_PROVIDERS,
@@ -15,7 +18,8 @@ from forestay.runs import (
     TRUNCATION_GROWTH,
     HttpRequest,
 )
-from forestay.surface.openwop.fixtures import is_done
+from forestay.surface.openwop.audit import KEY_PATH
+from forestay.surface.openwop.fixtures import Needs, is_done, needs
 from forestay.surface.openwop.run_stream import MODES
 from forestay.surface.services import Services
 
@@ -31,6 +35,7 @@ _AGENT_FAMILIES = {
     "dispatch": "core.dispatch",
     "dispatchMapping": "core.dispatch",
 }
+_EXECUTION_MODEL = 2  # handoffs (RFC 0037), confidence floor and memory of sub-runs (RFC 0039)
 _MAJOR = int(ENGINE_VERSION.partition(".")[0])
 _ENGINES = {"min": _MAJOR, "max": _MAJOR}  # an engine plays the versions of its own major number
 
@@ -60,18 +65,51 @@ async def capabilities(services: Services, operations: Set[str]) -> dict[str, An
     }
     own = {"nodeTypes": sorted(nodes), "requestsAtOnce": services.load.most("requests"), **_streams(operations)}
     found["extensions"] = {"forestay": own}
-    _add_wired(found, operations, nodes)
+    _add_wired(found, operations, nodes, services.host.triggers.subscriptions.driven)
+    if "audit.verify" in operations:
+        found["auth"] = _audit(services.host.audit.key)
+        found["extensions"]["forestay"]["auditKey"] = {"keyId": services.host.audit.key.id, "path": KEY_PATH}  # W27
     more = dict(services.host.capabilities())
     found["extensions"]["forestay"].update(more.pop("forestay", {}))
-    found["agents"] = {**found.get("agents", {}), **more.pop("agents", {})}
+    for family in ("agents", "httpClient"):
+        found[family] = {**found.get(family, {}), **more.pop(family, {})}
     found.update(more)
+    own["profiles"] = [f"openwop-{name}" for name in profiles(found)]
+    own["agentPlatform"] = agent_platform(found)
     return found
+
+
+def _audit(key: PublicKey) -> dict[str, Any]:
+    return {
+        "profiles": ["openwop-audit-log-integrity"],
+        "auditLogIntegrity": {
+            "hashChain": True,
+            "checkpointSignatureAlgorithm": "ed25519",
+            "checkpointPublicKey": key.text,
+            "checkpointIntervalEntries": EVERY_ENTRIES,
+            "checkpointIntervalSeconds": EVERY_SECONDS,
+        },
+    }
 
 
 async def _fixtures(services: Services) -> list[str]:
     """The conformance workflows that are loaded for every tenant and do what they say (W23)."""
-    known = await services.host.runs.list_workflows("")
-    return sorted(item.workflow_id for item in known if is_done(item.workflow_id, seams=services.sample_seams))
+    host = services.host
+    known = [item.workflow_id for item in await host.runs.list_workflows("")]
+    done = [name for name in known if is_done(name, seams=services.sample_seams)]
+    if not done:
+        return []
+    wanted = {name: needs(await host.runs.get_workflow(name, "")) for name in done}
+    tools = await host.extensions.servers.pinned() if any(item.tools for item in wanted.values()) else frozenset()
+    packs = {pack.name for pack in await host.directory.packs(OPERATOR)}
+    secrets = {item.credential_id for item in await host.credentials.listed(OPERATOR)}
+    agents = {agent.agent_id for agent in await host.directory.listed(OPERATOR)}
+
+    def is_there(item: Needs) -> bool:
+        kept = item.tools <= tools and item.secrets <= secrets
+        return kept and item.packs <= packs and item.agents <= agents
+
+    return sorted(name for name in done if is_there(wanted[name]))
 
 
 def _streams(operations: Set[str]) -> dict[str, Any]:
@@ -83,7 +121,7 @@ def _streams(operations: Set[str]) -> dict[str, Any]:
     return found
 
 
-def _add_wired(found: dict[str, Any], operations: Set[str], nodes: Set[str]) -> None:
+def _add_wired(found: dict[str, Any], operations: Set[str], nodes: Set[str], sources: Sequence[str]) -> None:
     if "runs.fork" in operations:
         found["replay"] = {"supported": True, "modes": ["replay", "branch"]}
     if "runs.debug-bundle" in operations:
@@ -101,26 +139,36 @@ def _add_wired(found: dict[str, Any], operations: Set[str], nodes: Set[str]) -> 
         }
     if "core.ai.callPrompt" in nodes:
         found["testing"] = {"mockProviders": list(MOCK_PROVIDERS), "forceEngineVersionRange": _ENGINES}
+        found["providerUsage"] = {"supported": True, "costEstimates": True, "currency": "USD"}
     if "core.ai.structuredOutput" in nodes:
         completion = {"distinguishesTruncation": True, "truncationBudgetMultiplier": TRUNCATION_GROWTH}
         found["envelopes"] = {"reliability": {"supported": True, "completion": completion}}
     if "tools.list" in operations:
-        found["toolCatalog"] = {"supported": True, "sources": ["workflow", "host-extension", "mcp"]}
+        found["toolCatalog"] = {
+            "supported": True,
+            "sources": ["workflow", "host-extension", "mcp"],
+            "sessionLifecycle": True,
+        }
+    if "core.tool" in nodes:
+        found["toolHooks"] = {"supported": True, "prePostEvents": True}
     if "schedules.create" in operations:
         found["scheduling"] = {"supported": True, "cron": True}
     if "core.conversationGate" in nodes:
         found["conversationPrimitive"] = True
     if "core.subWorkflow" in nodes:
         found["subWorkflow"] = {"inputMapping": True}
+    if {"core.orchestrator.supervisor", "core.dispatch"} <= nodes:
+        model = {"supported": True, "version": _EXECUTION_MODEL, "confidenceEscalationFloor": CONFIDENCE_FLOOR}
+        found["multiAgent"] = {"executionModel": {**model, "confidenceEscalationInterruptKind": "clarification"}}
     agents: dict[str, Any] = {name: True for name, node in _AGENT_FAMILIES.items() if node in nodes}
-    agents |= _organised(operations)
+    agents |= _organised(operations, sources)
     if agents:
         found["agents"] = agents
     if "deployments.transition" in operations:
         found["authorization"] = {"supported": True, "failClosed": True}
 
 
-def _organised(operations: Set[str]) -> dict[str, Any]:
+def _organised(operations: Set[str], sources: Sequence[str]) -> dict[str, Any]:
     """The families of `agents` that are endpoints; each tenant has its own agents, members and chart."""
     found: dict[str, Any] = {}
     if "agents.inventory" in operations:
@@ -132,9 +180,7 @@ def _organised(operations: Set[str]) -> dict[str, Any]:
             "sources": ["workflow-node", "run-api"],
         }
     if "roster.list" in operations:
-        sources = ["schedule"] if "schedules.create" in operations else []
-        sources += DRIVEN if "triggers.list" in operations else ()
-        found["roster"] = {"supported": True, "installScope": "tenant", "portfolioTriggerSources": sources}
+        found["roster"] = {"supported": True, "installScope": "tenant", "portfolioTriggerSources": list(sources)}
     if "org-chart.get" in operations:
         found["orgChart"] = {
             "supported": True,

@@ -15,6 +15,7 @@ from forestay.surface.negotiation import EVENTS, JSON, LAFS
 from forestay.surface.openwop.run_stream import frames, parse_modes
 from forestay.surface.operations import Call, Operations, Query
 from forestay.surface.services import Services
+from forestay.surface.sse import beside
 
 _SEQUENCE = re.compile(r"-1|[0-9]{1,15}")
 _PAGE = 10_000
@@ -49,10 +50,10 @@ async def stream(services: Services, call: Call, query: StreamQuery) -> Response
         events = await runs.events(run_id, tenant, start, _PAGE)
         standing = await runs.get_run(run_id, tenant)
         return EventPage(events=events, is_complete=standing.status in TERMINAL and len(events) < _PAGE)
-    await runs.get_run(run_id, tenant)  # a run that is not there is a 404, not an empty stream
+    notices = await services.host.annotations.watch(run_id, tenant)  # of a run that is not there a 404, no empty stream
     return call.stream(
         frames(
-            runs.follow(run_id, tenant, start),
+            beside(runs.follow(run_id, tenant, start), notices),
             modes,
             buffer_ms=query.buffer_ms,
             snapshot=(lambda: runs.get_run(run_id, tenant)) if modes == ("values",) else None,

@@ -6,33 +6,66 @@ nothing put in that a client could not put in. What the host does not do, or doe
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 _DONE = frozenset(
     f"conformance-{name}"
     for name in (
-        "agent-identity approval cancellable cap-breach channel-ttl clarification "
-        "configurable-schema conversation-capability-negotiation conversation-lifecycle conversation-replay "
-        "conversation-vs-clarification delay dispatch-cancellable-child dispatch-cross-worker-handoff "
-        "dispatch-cross-worker-handoff-child-a dispatch-cross-worker-handoff-child-b "
-        "dispatch-deterministic-fail-child dispatch-input-mapping dispatch-input-mapping-child "
-        "dispatch-input-mapping-no-default dispatch-output-mapping dispatch-output-mapping-child "
-        "dispatch-per-worker-override failure idempotent identity interrupt-auth-required "
-        "interrupt-external-event interrupt-quorum multi-node noop orchestrator-dispatch "
+        "a2a-task-roundtrip agent-identity agent-pack-export agent-pack-handoff-schema-validation agent-pack-install "
+        "agent-pack-provenance approval cancellable cap-breach channel-ttl clarification configurable-schema "
+        "conversation-capability-negotiation conversation-lifecycle conversation-replay conversation-vs-clarification "
+        "delay dispatch-cancellable-child dispatch-cross-worker-handoff dispatch-cross-worker-handoff-child-a "
+        "dispatch-cross-worker-handoff-child-b dispatch-deterministic-fail-child dispatch-input-mapping "
+        "dispatch-input-mapping-child dispatch-input-mapping-no-default dispatch-output-mapping "
+        "dispatch-output-mapping-child dispatch-per-worker-override failure idempotent identity "
+        "interrupt-auth-required interrupt-external-event interrupt-parent-child-cancel "
+        "interrupt-parent-child-cancel-child interrupt-quorum mcp-tool-roundtrip multi-agent-confidence-escalation "
+        "multi-agent-handoff multi-agent-handoff-child multi-node noop orchestrator-dispatch "
         "orchestrator-low-confidence orchestrator-terminate run-duration-breach stream-text subworkflow-child "
-        "subworkflow-input-mapping subworkflow-input-mapping-child subworkflow-parent version-fold"
+        "subworkflow-input-mapping subworkflow-input-mapping-child subworkflow-input-mapping-no-default "
+        "subworkflow-parent version-fold wasm-pack-memory-cap-breach wasm-pack-roundtrip"
     ).split()
 )
 # These need what the test seams open: an agent, a model or a message that plays what the test wrote down.
 _WITH_SEAMS = frozenset(
     f"conformance-{name}"
     for name in (
-        "agent-low-confidence agent-reasoning agent-reasoning-streaming capability-missing "
+        "agent-low-confidence agent-memory-cross-tenant agent-memory-redaction agent-memory-roundtrip "
+        "agent-memory-ttl agent-reasoning agent-reasoning-streaming capability-missing dispatch-loop "
         "envelope-nl-to-format-engaged envelope-recovery-applied envelope-refusal envelope-retry-attempted "
         "envelope-retry-exhausted envelope-truncated envelope-truncation-cap-exhaustion message-reducer "
-        "phase4-nondet-tool"
+        "model-capability-insufficient phase4-nondet-tool prompt-all-four-kinds prompt-end-to-end "
+        "subworkflow-mid-run-mutation subworkflow-mid-run-mutation-child"
     ).split()
 )
 
 
+# As those with seams, under names of their own.
+_SMOKE = frozenset({"openwop-smoke-byok-roundtrip", "openwop-smoke-cost-emit"})
+
+
 def is_done(workflow_id: str, *, seams: bool) -> bool:
     """Whether the host does what the description of this workflow says."""
-    return workflow_id in _DONE or (seams and workflow_id in _WITH_SEAMS)
+    return workflow_id in _DONE or (seams and workflow_id in _WITH_SEAMS | _SMOKE)
+
+
+class Needs(NamedTuple):
+    """What a workflow needs beside its node types to do what it says."""
+
+    tools: frozenset[str]  # of MCP servers
+    secrets: frozenset[str]
+    packs: frozenset[str]
+    agents: frozenset[str]
+
+
+def needs(document: dict[str, Any]) -> Needs:
+    """What a workflow calls, and what its metadata says that it requires."""
+    configs = [node["config"] for node in document["nodes"]]
+    calls = [config.get("mcp") for config in configs]
+    said = document["metadata"]
+    return Needs(
+        frozenset(str(call["tool"]) for call in calls if isinstance(call, dict)),
+        frozenset(config[key] for config in configs for key in ("secretId", "byokSecretId") if key in config),
+        frozenset({said["requiresInstalledPack"]} if "requiresInstalledPack" in said else ()),
+        frozenset(said[key] for key in ("requiresWorkspaceAgent", "requiresAgentId") if key in said),
+    )

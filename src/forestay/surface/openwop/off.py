@@ -9,17 +9,10 @@ from starlette.requests import Request
 from forestay.kernel import Problem
 
 _FAMILIES = {
-    "feedback": r"/v1/runs/[^/]+/annotations(/.*)?",
-    "prompts": r"/v1/prompts.*",
     "packs": r"/v1/packs.*",
     "workspace": r"/v1/host/workspace/files(/.*)?",
     "mcp": r"/v1/mcp(/.*)?",
     "a2a": r"/v1/a2a(/.*)?",
-    "auditLogIntegrity": r"/v1/audit/verify",
-}
-# The contract's audit log has signed checkpoints, which the ledger has not; what it has is verified elsewhere.
-_INSTEAD = {
-    "auditLogIntegrity": "POST /host/v1/ledger/verify verifies the ledger's hash chains.",
 }
 _PATTERNS = {family: re.compile(pattern, re.DOTALL) for family, pattern in _FAMILIES.items()}
 
@@ -33,6 +26,6 @@ def unmatched(request: Request) -> Problem:
                 "capability_not_provided",
                 f"This host does not provide {family}.",
                 capability=family,
-                fix=_INSTEAD.get(family, "See /.well-known/openwop for what it provides."),
+                fix="See /.well-known/openwop for what it provides.",
             )
     return Problem("not_found", "There is nothing at this address.", fix="See /v1/openapi.json for what there is.")

@@ -6,6 +6,7 @@ Invariants:
 - S2  A batch is sent at once when it holds a suspension or the end of the run, or the stream closes.
 - S3  Something is sent at least every 15 seconds.
 - S4  The stream closes after the run's terminal event, shown or not.
+- S5  An annotation is told when it is made, to who sees updates. It is no event: it has no id to go on from.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import msgspec
 
 from forestay.kernel import Problem
-from forestay.runs import TERMINAL_EVENTS, RunEvent, RunSnapshot
+from forestay.runs import TERMINAL_EVENTS, Annotation, RunEvent, RunSnapshot
 from forestay.surface.sse import KEEPALIVE, KEEPALIVE_SECONDS, Awaited, frame
 
 MODES = ("updates", "values", "messages", "debug")
@@ -71,7 +72,7 @@ def _admits(mode: str, type: str) -> bool:
 
 
 async def frames(
-    events: AsyncIterator[RunEvent],
+    events: AsyncIterator[RunEvent | Annotation],
     modes: tuple[str, ...],
     *,
     buffer_ms: int = 0,
@@ -93,8 +94,11 @@ async def frames(
             out = b""
             if await awaited.ready(min(last_sent + keepalive, writer.due) - loop.time()):
                 event = awaited.take()
-                ended = event is None or event.type in TERMINAL_EVENTS
-                if event is not None and event.sequence > seen and admitting(modes, event.type):
+                if isinstance(event, Annotation):
+                    out = writer.flush() + writer.notice(event)
+                else:
+                    ended = event is None or event.type in TERMINAL_EVENTS
+                if isinstance(event, RunEvent) and event.sequence > seen and admitting(modes, event.type):
                     if snapshot is not None:
                         seen, out = _state(await snapshot(), batch=buffer_ms > 0)
                     else:
@@ -135,6 +139,11 @@ class _Writer:
         if event.type in TERMINAL_EVENTS or event.type == "node.suspended":
             return self.flush()
         return b""
+
+    def notice(self, annotation: Annotation) -> bytes:
+        """The frame of an annotation (S5)."""
+        shown = any(mode in ("updates", "debug") for mode in self._modes)
+        return frame(_encode(annotation), "run.annotated") if shown else b""
 
     def flush(self) -> bytes:
         batch, self._batch, self.due = self._batch, [], float("inf")

@@ -108,6 +108,8 @@ async def create(host: Host, call: Call, body: NewRun) -> Response:
     caller, headers = call.caller, call.request.headers
     if body.mode not in (None, "eval"):
         raise Problem("schema_mismatch", f"There is no mode {body.mode[:40]!r}.", at="$.mode", known=["eval"])
+    if body.mode is None and body.eval_suite_ref is not None:
+        raise Problem("schema_mismatch", "`evalSuiteRef` goes with the mode `eval`.", at="$.evalSuiteRef")
     if body.callback_url is not None:
         host.webhooks.check_callback(body.callback_url)
     trace = read_traceparent(headers.get("traceparent"))
@@ -218,14 +220,23 @@ async def ancestry(host: Host, call: Call) -> Ancestry:
 @api.get(f"{_RUN}/debug-bundle", "runs.debug-bundle", dict[str, Any])
 async def debug_bundle(host: Host, call: Call) -> dict[str, Any]:
     """Everything about a run, redacted."""
-    return await host.runs.debug_bundle(call.path["runId"], call.tenant)
+    run_id, tenant = call.path["runId"], call.tenant
+    bundle = await host.runs.debug_bundle(run_id, tenant)
+    return {**bundle, "annotations": await host.annotations.listed(run_id, tenant)}
 
 
 @api.post(f"{_RUN}/signals/{{name}}", "runs.signal", {202: RunStanding}, scopes=("runs:signal",), problems=_CHANGE)
 async def signal(host: Host, call: Call, body: Signal | None) -> RunStanding:
     """Hand a named event to a run; it is kept until a node waits for it."""
     payload = body.payload if body else None
-    return await host.runs.signal(call.path["runId"], call.tenant, call.path["name"], payload, call.caller.principal)
+    return await host.runs.signal(
+        call.path["runId"],
+        call.tenant,
+        call.path["name"],
+        payload,
+        call.caller.principal,
+        signal_id=call.id_for("sig"),
+    )
 
 
 @api.get(f"{_RUN}/query", "runs.query", Value, problems=("expression_invalid",))

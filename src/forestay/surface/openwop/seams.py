@@ -31,6 +31,10 @@ class MockProgram(Body, frozen=True):
     program: list[Staged]
 
 
+class NewVariables(Body, frozen=True):
+    variables: dict[str, Any]
+
+
 class BudgetQuery(Query, frozen=True):
     node_id: str
 
@@ -58,6 +62,13 @@ async def events(host: Host, call: Call, query: SeamQuery) -> SeamEvents:
             raise
         found = []  # a probe asks for a run that is not there, to see whether the seam is
     return SeamEvents(events=[event for event in found if _wanted(event, query)])
+
+
+@api.post(f"{_PATH}/runs/{{runId}}/variables", "seams.variables", dict[str, Any], scopes=("runs:create",))
+async def variables(host: Host, call: Call, body: NewVariables) -> dict[str, Any]:
+    """Change variables of a run while it goes on."""
+    await host.runs.set_variables(call.path["runId"], call.tenant, body.variables)
+    return {"runId": call.path["runId"]}
 
 
 @api.post(f"{_PATH}/reset", "seams.reset", dict[str, Any], scopes=("runs:cancel",))

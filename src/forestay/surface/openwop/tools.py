@@ -20,7 +20,8 @@ _INVOKE = "runs:create"
 # A source that is not named here is part of the host.
 _SOURCES: dict[str, Source] = {"workflow": "workflow", "mcp": "mcp"}
 _TIERS: dict[EffectClass, SafetyTier] = {"pure": "pure", "read": "read", "write": "write", "unsafe": "exec"}
-_EGRESS: dict[str, Literal["none", "host-mediated", "host-owned"]] = {"ext": "host-mediated"}
+Posture = Literal["none", "safe-fetch", "host-mediated", "host-owned"]
+_EGRESS: dict[str, Posture] = {"ext": "host-mediated", "http": "safe-fetch"}
 
 
 class ToolAuth(Result, frozen=True):
@@ -37,7 +38,7 @@ class ToolDescriptor(Result, frozen=True):
     auth: ToolAuth
     approval: Literal["never", "conditional", "always"]
     replay_policy: Literal["deterministic", "idempotent", "non-deterministic"]
-    egress: Literal["none", "host-mediated", "host-owned"] | None = None
+    egress: Posture | None = None
 
 
 class ToolQuery(Query, frozen=True):
@@ -92,7 +93,7 @@ def _replay(tool: Tool) -> Literal["deterministic", "idempotent", "non-determini
     return "idempotent" if tool.takes_key else "non-deterministic"
 
 
-def _egress(tool: Tool) -> Literal["none", "host-mediated", "host-owned"] | None:
+def _egress(tool: Tool) -> Posture | None:
     if tool.source == "forestay":
         return "host-owned" if tool.effect == "unsafe" else "none"
     return _EGRESS.get(tool.source)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from forestay.governance import Source, TriggerRetry
+from forestay.governance import Source, SourceSettings, TriggerRetry
 from forestay.host import Host
 from forestay.surface.openwop.governance_seams import STEP
 from forestay.surface.operations import Body, Call, Operations, Result
@@ -18,6 +18,9 @@ _DEMANDING: dict[str, Any] = {
     "id": "sample-demanding",
     "variables": [{"name": "order", "type": "string", "required": True}],
 }
+
+
+_NEVER = "0 0 29 2 *"  # what a schedule of the seam would tick at; the event is offered here
 
 
 class TriggerScenario(Body, frozen=True):
@@ -42,7 +45,11 @@ async def deliver(host: Host, call: Call, body: TriggerScenario) -> TriggerRun:
     await host.runs.put_workflow(document, tenant=call.tenant)
     triggers, tenant = host.triggers, call.tenant
     made = await triggers.subscriptions.subscribe(
-        tenant, body.source, document["id"], retry=TriggerRetry(max_attempts=2, backoff="none")
+        tenant,
+        body.source,
+        document["id"],
+        retry=TriggerRetry(max_attempts=2, backoff="none"),
+        settings=SourceSettings(cron=_NEVER, mailbox=next(iter(host.config.mailboxes), "")),
     )
     name = made.subscription_id
     offered = {

@@ -5,7 +5,7 @@ Each index is made once, when something first asks for it. Nothing here knows wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tree_sitter import Node
 
@@ -31,59 +31,63 @@ class Flow:
 
     def __init__(self, file: File) -> None:
         self.file = file
-        self._assigned: dict[str, list[tuple[Node, Node, Node | None]]] | None = None
-        self._assigned_to: dict[tuple[str, int | None], list[tuple[Node, Node | None]]] = {}
+        self._assignments: dict[str, list[tuple[Node, Node, Node | None]]] | None = None
+        self._assigned: dict[tuple[str, int | None], list[tuple[Node, Node | None]]] = {}
         self._stored: dict[str, list[tuple[Node, Node]]] | None = None
+        self._stored_by: dict[str, dict[int, list[Node]]] = {}
         self._calls: dict[str, list[Node]] | None = None
+        self._called: dict[str, dict[int, list[Node]]] = {}
         self._immediate: dict[int, Node] = {}
+        self._resolved: dict[int, Node | None] = {}
 
     def assigned(self, name: Node) -> list[tuple[Node, Node | None]]:
         """What is assigned to a name beside its declaration, and to which pattern; None where a part is added to it."""
-        declared = self.file.declaration(name)
-        key = text_of(name), None if declared is None else declared.id
-        known = self._assigned_to.get(key)
-        if known is None:
-            known = self._assigned_to[key] = list(self._find_assigned(*key))
-        return known
-
-    def _find_assigned(self, name: str, declared: int | None) -> Iterator[tuple[Node, Node | None]]:
-        if self._assigned is None:
-            self._assigned = {}
-            pattern = """(assignment_expression left: (_) @left) @whole
-                         (augmented_assignment_expression left: (_) @left) @whole"""
-            for kind, node in self.file.find(pattern):
-                if kind == "whole":
-                    self._note_assignment(node)
-        for local, left, right in self._assigned.get(name, ())[:_MOST]:
-            found = self.file.declaration(local)
-            if (None if found is None else found.id) == declared:
-                yield left, right
+        if self._assignments is None:
+            self._assignments = {}
+            for node in self.file.nodes("assignment"):
+                self._note_assignment(node)
+        text = text_of(name)
+        # Each assignment is resolved once, when its name is first asked for.
+        for local, left, right in self._assignments.pop(text, ()):
+            entries = self._assigned.setdefault((text, _id(self.file.declaration(local))), [])
+            if len(entries) < _MOST:
+                entries.append((left, right))
+        return self._assigned.setdefault((text, _id(self.file.declaration(name))), [])
 
     def _note_assignment(self, node: Node) -> None:
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        if left is None or right is None or self._assigned is None:
+        if left is None or right is None or self._assignments is None:
             return
         operator = node.child_by_field_name("operator")
         is_added = operator is not None and text_of(operator) not in _LOGICAL
         for local in names_in(left) if left.type in ("identifier", "object_pattern", "array_pattern") else ():
-            self._assigned.setdefault(text_of(local), []).append((local, left, None if is_added else right))
+            self._assignments.setdefault(text_of(local), []).append((local, left, None if is_added else right))
 
-    def stored(self, target: Node, key: str) -> Iterator[Node]:
+    def stored(self, target: Node, key: str) -> Sequence[Node]:
         """What `target.key = …` puts there, for a name or `this`; and the fields of the class that it stands for."""
-        if self._stored is None:
-            self._stored = {}
-            for _, node in self.file.find("(assignment_expression left: (member_expression)) @whole"):
-                left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-                owner = left.child_by_field_name("object") if left is not None else None
-                prop = left.child_by_field_name("property") if left is not None else None
-                if owner is not None and prop is not None and right is not None:
-                    self._stored.setdefault(text_of(prop), []).append((owner, right))
         home = self._home(target)
         if home is None:
-            return
-        for owner, right in self._stored.get(key, ())[:_MOST]:
-            if self._home(owner) == home:
-                yield right
+            return ()
+        by_owner = self._stored_by.get(key)
+        if by_owner is None:
+            by_owner = self._stored_by[key] = {}
+            for owner, right in self._stores().get(key, ()):
+                at = self._home(owner)
+                if at is not None:
+                    by_owner.setdefault(at, []).append(right)
+        return by_owner.get(home, [])[:_MOST]
+
+    def _stores(self) -> dict[str, list[tuple[Node, Node]]]:
+        if self._stored is None:
+            self._stored = {}
+            for node in self.file.nodes("assignment"):
+                left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+                if left is None or right is None or left.type != "member_expression" or "augmented" in node.type:
+                    continue
+                owner, prop = left.child_by_field_name("object"), left.child_by_field_name("property")
+                if owner is not None and prop is not None and owner.type in ("identifier", "this"):
+                    self._stored.setdefault(text_of(prop), []).append((owner, right))
+        return self._stored
 
     def _home(self, node: Node) -> int | None:
         """What tells two owners apart: the declaration of a name, the class around a `this`."""
@@ -123,6 +127,14 @@ class Flow:
 
     def resolved(self, node: Node | None) -> Node | None:
         """The expression behind brackets and names: a literal, a function, a class, a call."""
+        if node is None:
+            return None
+        key = node.id
+        if key not in self._resolved:
+            self._resolved[key] = self._behind(node)
+        return self._resolved[key]
+
+    def _behind(self, node: Node | None) -> Node | None:
         for _ in range(6):
             if node is None:
                 return None
@@ -144,21 +156,31 @@ class Flow:
 
     def arguments(self, function: Node) -> Iterator[list[Node]]:
         """The arguments of every call of a function by its name, or on the spot."""
-        if self._calls is None:
-            self._index_calls()
+        calls = self._named_calls()
         immediate = self._immediate.get(function.id)
         if immediate is not None:
             yield call_arguments(immediate)
         for name in self._names_of(function):
-            for call in (self._calls or {}).get(text_of(name), ())[:_MOST]:
-                callee = call.child_by_field_name("function")
-                found = self.resolved(callee)
-                if found is not None and found.id == function.id:
-                    yield call_arguments(call)
+            text = text_of(name)
+            by_function = self._called.get(text)
+            if by_function is None:
+                by_function = self._called[text] = {}
+                for call in calls.get(text, ()):
+                    found = self.resolved(call.child_by_field_name("function"))
+                    if found is not None:
+                        by_function.setdefault(found.id, []).append(call)
+            for call in by_function.get(function.id, ())[:_MOST]:
+                yield call_arguments(call)
 
-    def _index_calls(self) -> None:
+    def calls_of(self, name: str) -> Sequence[Node]:
+        """Every call of what has this name, in the order of the text."""
+        return self._named_calls().get(name, ())
+
+    def _named_calls(self) -> dict[str, list[Node]]:
+        if self._calls is not None:
+            return self._calls
         self._calls = {}
-        for _, call in self.file.find("(call_expression) @call"):
+        for call in self.file.nodes("call"):
             callee = call.child_by_field_name("function")
             if callee is None or callee.type in ("member_expression", "import"):
                 continue
@@ -168,6 +190,7 @@ class Flow:
             behind = self.resolved(callee)
             if behind is not None and behind.type in FUNCTIONS:
                 self._immediate.setdefault(behind.id, call)
+        return self._calls
 
     def _names_of(self, function: Node) -> Iterator[Node]:
         name = function.child_by_field_name("name")
@@ -179,6 +202,10 @@ class Flow:
             bound = outer.child_by_field_name("name")
             if bound is not None:
                 yield bound
+
+
+def _id(node: Node | None) -> int | None:
+    return node.id if node is not None else None
 
 
 def returned(function: Node | None) -> list[Node]:
@@ -201,3 +228,12 @@ def inside(block: Node, kinds: tuple[str, ...]) -> list[Node]:
             found += node.named_children[:1]
         pending += [child for child in node.named_children if child.type not in FUNCTIONS]
     return found
+
+
+def position(function: Node, declared: Node) -> int:
+    """Which of a function's parameters this is."""
+    given = function.child_by_field_name("parameters")
+    for index, parameter in enumerate(given.named_children if given is not None else ()):
+        if parameter.id == declared.id:
+            return index
+    return 0

@@ -76,3 +76,21 @@ SEED_WORDS = frozenset(
     defineProperties require createRequire getBuiltinModule globalThis global window self import export process module
     """.split()
 )
+
+# Where a use of an API on this page can begin (`reach.py`, R1).
+DECISIVE_WORDS = frozenset(
+    """
+    eval Function constructor binding _linkedBinding dlopen setTimeout setInterval Proxy Reflect defineProperty
+    defineProperties require createRequire getBuiltinModule globalThis global window self import process module
+    __forestay_modules__
+    """.split()
+)
+
+# Globals, and members of them, that lead to such a use from wherever they are handed.
+LEADING = frozenset(
+    """
+    eval Function constructor binding _linkedBinding dlopen setTimeout setInterval Proxy Reflect Object module
+    defineProperty defineProperties createRequire getBuiltinModule globalThis process import.meta mainModule require
+    __forestay_modules__ __require call apply bind construct fetch XMLHttpRequest WebSocket EventSource
+    """.split()
+)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator
+import operator
+from collections.abc import Iterator
 from functools import cache
 from typing import Literal
 
@@ -14,28 +15,35 @@ from forestay.extensions.compiler.scan.texts import plain_name
 
 Dialect = Literal["js", "jsx", "ts", "tsx"]
 
-_FUNCTIONS = (
+_FUNCTIONS = frozenset(
     "program function_declaration function_expression generator_function generator_function_declaration "
-    "arrow_function method_definition class_static_block"
-).split()
+    "arrow_function method_definition class_static_block".split()
+)
 _NAMES = frozenset(
     "identifier property_identifier shorthand_property_identifier shorthand_property_identifier_pattern "
     "private_property_identifier type_identifier".split()
 )
 _BLOCKS = "class_body statement_block for_statement for_in_statement catch_clause switch_body".split()
-_SCOPES = " ".join(f"({kind}) @{kind}" for kind in (*_FUNCTIONS, *_BLOCKS))
-_DECLARATIONS = """
+# Everything that the scanner indexes, in one walk over the tree: a walk costs a third of parsing.
+_WALK = f"""
+[{" ".join(f"({kind})" for kind in (*sorted(_FUNCTIONS), *_BLOCKS))}] @scope
 (variable_declaration (variable_declarator) @var)
 (lexical_declaration (variable_declarator) @let)
-(function_declaration) @named
-(generator_function_declaration) @named
-(class_declaration) @named
+[(function_declaration) (generator_function_declaration) (class_declaration)] @named
 (formal_parameters) @parameters
 (arrow_function parameter: (identifier) @local)
 (catch_clause parameter: (_) @local)
 (for_in_statement left: (_) @local)
 (import_statement) @imported
+(export_statement) @export
+[(assignment_expression) (augmented_assignment_expression)] @assignment
+[(call_expression) (new_expression)] @call
+(subscript_expression) @subscript
+(pair_pattern key: (computed_property_name) @computed)
 """
+_START, _END = operator.attrgetter("start_byte"), operator.attrgetter("end_byte")
+_FIRST = operator.itemgetter(0)
+_DECLARING = ("var", "let", "named", "parameters", "local", "imported")
 
 
 class File:
@@ -48,8 +56,9 @@ class File:
         self.root = Parser(self.language).parse(text).root_node
         self._reached = (0, 0, 0)  # the start of a line, a place on it, and the characters between the two
         self._starts: list[int] = []
-        self._scopes: list[_Scope] = []
-        self._is_indexed = False
+        self._scopes: list[Scope] = []
+        self._resolved: dict[int, Scope | None] = {}  # by the identifier that was asked for
+        self._walked: dict[str, list[Node]] | None = None
 
     def location(self, node: Node) -> Location:
         """Line and column of a node, both from 1, columns in characters."""
@@ -85,96 +94,131 @@ class File:
         pairs.sort(key=lambda pair: (pair[1].start_byte, -pair[1].end_byte))
         return pairs
 
+    def nodes(self, kind: str) -> list[Node]:
+        """Every node of a kind that the walk notes, in the order of the text."""
+        if self._walked is None:
+            self._walked = QueryCursor(query(self.language, _WALK)).captures(self.root)
+            for kind, nodes in self._walked.items():
+                if kind not in _DECLARING:
+                    nodes.sort(key=_END, reverse=True)  # what is around comes before what is inside
+                nodes.sort(key=_START)
+            self._index()
+        return self._walked.get(kind, [])
+
     def declaration(self, identifier: Node) -> Node | None:
         """The node that declares the name read at `identifier`; None when it is a global."""
-        if not self._is_indexed:
-            self._index()
-        name = text_of(identifier)
-        scope = self._innermost(identifier.start_byte)
-        while scope is not None:
-            found = scope.names.get(name)
-            if found is not None:
-                return found
+        scope = self.scope(identifier)
+        return scope.names[text_of(identifier)] if scope is not None else None
+
+    def scope(self, identifier: Node) -> Scope | None:
+        """The scope that declares the name read at `identifier`; None when it is a global."""
+        key = identifier.id
+        if key not in self._resolved:
+            self._resolved[key] = self.scope_at(identifier.start_byte, text_of(identifier))
+        return self._resolved[key]
+
+    def scope_at(self, position: int, name: str) -> Scope | None:
+        """The scope that declares a name as it is read at a position."""
+        scope = self.innermost(position)
+        while scope is not None and name not in scope.names:
             scope = scope.outer
-        return None
+        return scope
 
     def around(self, position: int, kind: str) -> Node | None:
         """The innermost scope of a kind around a position."""
-        if not self._is_indexed:
-            self._index()
-        scope = self._innermost(position)
+        scope = self.innermost(position)
         while scope is not None and scope.node.type != kind:
             scope = scope.outer
         return scope.node if scope is not None else None
 
     def function_around(self, position: int) -> Node | None:
         """The function whose `arguments` are meant at a position; an arrow has none of its own."""
-        scope = self._innermost(position)
+        scope = self.innermost(position)
         while scope is not None and not (scope.is_function and scope.node.type != "arrow_function"):
             scope = scope.outer
         return scope.node if scope is not None else None
 
     def function_of(self, parameter: Node) -> Node | None:
         """The function that a parameter belongs to."""
-        scope = self._innermost(parameter.start_byte)
+        scope = self.innermost(parameter.start_byte)
         return scope.node if scope is not None and scope.is_function else None
 
     def _index(self) -> None:
         """Scopes by position: asking the tree for parents costs a walk from the root each time."""
-        self._is_indexed = True
-        open_scopes: list[_Scope] = []
-        for kind, node in self.find(_SCOPES):
-            while open_scopes and open_scopes[-1].end <= node.start_byte:
+        open_scopes: list[Scope] = []
+        for node in self.nodes("scope"):
+            start = node.start_byte
+            while open_scopes and open_scopes[-1].end <= start:
                 open_scopes.pop()
-            scope = _Scope(node, kind in _FUNCTIONS, open_scopes[-1] if open_scopes else None)
-            self._starts.append(node.start_byte)
+            scope = Scope(node, node.type in _FUNCTIONS, open_scopes[-1] if open_scopes else None)
+            self._starts.append(start)
             self._scopes.append(scope)
             open_scopes.append(scope)
-        for kind, node in self.find(_DECLARATIONS):
-            self._declare(kind, node)
+        declaring = [(node.start_byte, kind, node) for kind in _DECLARING for node in self.nodes(kind)]
+        declaring.sort(key=_FIRST)
+        for start, kind, node in declaring:
+            self._declare(start, kind, node)
 
-    def _innermost(self, position: int) -> _Scope | None:
+    def innermost(self, position: int) -> Scope | None:
+        """The innermost scope around a position."""
+        if self._walked is None:
+            self.nodes("scope")
         index = bisect.bisect_right(self._starts, position) - 1
-        scope: _Scope | None = self._scopes[index] if index >= 0 else None
+        scope: Scope | None = self._scopes[index] if index >= 0 else None
         while scope is not None and scope.end <= position:
             scope = scope.outer
         return scope
 
-    def _declare(self, kind: str, node: Node) -> None:
-        scope = self._innermost(node.start_byte)
-        if kind in ("var", "let"):
-            while kind == "var" and scope is not None and not scope.is_function:
+    def _declare(self, start: int, kind: str, node: Node) -> None:
+        """Leave a declaration with the scope that it belongs to."""
+        scope = self.innermost(start)
+        if kind == "var":
+            while scope is not None and not scope.is_function:
                 scope = scope.outer
-            self._add(scope, names_in(node.child_by_field_name("name")), node)
-        elif kind == "named":
-            # A function starts where its own scope starts; its name belongs to the one around it.
-            if scope is not None and node.type != "class_declaration":
-                scope = scope.outer
-            name = node.child_by_field_name("name")
-            self._add(scope, [name] if name is not None else [], node)
-        elif kind == "parameters":
-            for parameter in node.named_children:
-                self._add(scope, names_in(parameter), parameter)
-        else:
-            self._add(scope, names_in(node), node)
-
-    def _add(self, scope: _Scope | None, identifiers: Iterable[Node], declaration: Node) -> None:
+        # A function starts where its own scope starts; its name belongs to the one around it.
+        elif kind == "named" and scope is not None and node.type != "class_declaration":
+            scope = scope.outer
         if scope is not None:
-            for identifier in identifiers:
-                scope.names.setdefault(text_of(identifier), declaration)
+            scope.declaring.append((kind, node))
 
 
-class _Scope:
+class Scope:
     """One scope: its node, where it ends, what is around it, what it declares."""
 
-    __slots__ = ("end", "is_function", "names", "node", "outer")
+    __slots__ = ("_names", "declaring", "end", "is_function", "node", "outer")
 
-    def __init__(self, node: Node, is_function: bool, outer: _Scope | None) -> None:
+    def __init__(self, node: Node, is_function: bool, outer: Scope | None) -> None:
         self.node = node
         self.end = node.end_byte
         self.is_function = is_function
         self.outer = outer
-        self.names: dict[str, Node] = {}
+        self.declaring: list[tuple[str, Node]] = []  # in the order of the text
+        self._names: dict[str, Node] | None = None
+
+    @property
+    def names(self) -> dict[str, Node]:
+        """Each name with what declares it first; read when it is first asked for, which for most scopes is never."""
+        if self._names is None:
+            self._names = {}
+            for kind, node in self.declaring:
+                for declaration, identifier in _declared(kind, node):
+                    self._names.setdefault(text_of(identifier), declaration)
+        return self._names
+
+
+def _declared(kind: str, node: Node) -> Iterator[tuple[Node, Node]]:
+    """What a node that declares something declares, and each identifier of it."""
+    if kind == "named":
+        name = node.child_by_field_name("name")
+        if name is not None:
+            yield node, name
+    elif kind == "parameters":
+        for parameter in node.named_children:
+            for identifier in names_in(parameter):
+                yield parameter, identifier
+    else:
+        for identifier in names_in(node.child_by_field_name("name") if kind in ("var", "let") else node):
+            yield node, identifier
 
 
 def names_in(pattern: Node | None) -> Iterator[Node]:

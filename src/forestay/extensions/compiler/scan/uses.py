@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 
 import msgspec
 from tree_sitter import Node
@@ -17,27 +16,19 @@ from tree_sitter import Node
 from forestay.extensions.compiler.artifact import Location
 from forestay.extensions.compiler.rewrite import node_builtin
 from forestay.extensions.compiler.scan import rules
+from forestay.extensions.compiler.scan.constants import BUILT, UNKNOWN, Value
 from forestay.extensions.compiler.scan.guards import is_caught, is_tested
+from forestay.extensions.compiler.scan.paths import ITERATORS, REQUIRE, loaded
 from forestay.extensions.compiler.scan.pure import is_pure
+from forestay.extensions.compiler.scan.reach import Reach
 from forestay.extensions.compiler.scan.rules import Rule
 from forestay.extensions.compiler.scan.syntax import Dialect, File, call_arguments, text_of
-from forestay.extensions.compiler.scan.values import BUILT, ITERATORS, REQUIRE, UNKNOWN, Value, Values
+from forestay.extensions.compiler.scan.values import Values
 
 _SEEDS = re.compile(rb"\\u|\\x|\b(?:" + "|".join(sorted(rules.SEED_WORDS)).encode() + rb")\b")
-_ESCAPES = re.compile(rb"(?<=[\w$.\s(,;=!?:&|{}+])\\u[0-9a-fA-F{]|\A\\u[0-9a-fA-F{]")
-_CALLS = "(call_expression) @call (new_expression) @call"
-_READS = """
-((member_expression property: (property_identifier) @key) @member
-  (#any-of? @key "binding" "_linkedBinding" "dlopen" "Proxy" "Reflect" "eval"))
-(subscript_expression) @member
-(variable_declarator name: (object_pattern)) @pattern
-(assignment_expression left: (object_pattern)) @pattern
-((identifier) @name (#any-of? @name "eval" "Proxy" "Reflect" "require"))
-"""
-_STATIC = """
-(import_statement) @statement
-(export_statement source: (string)) @statement
-"""
+DECISIVE = re.compile(rb"\b(?:" + "|".join(sorted(rules.DECISIVE_WORDS)).encode() + rb")\b")
+_MEMBERS = frozenset("binding _linkedBinding dlopen Proxy Reflect eval".split())
+_NAMES = frozenset("eval Proxy Reflect require".split())
 _EVAL: Value = ("global", "eval")
 _FUNCTION: Value = ("global", "Function")
 _FUNCTION_CALL = ("global", "Function", "prototype")
@@ -48,6 +39,7 @@ _DEFINES = {
 }  # fmt: skip
 _LISTS = {("global", "Object", "entries"), ("global", "Object", "values")}
 _MEMBER_RULES = frozenset(rules.PROCESS_MEMBERS.values())
+MODULES = frozenset({"module", "process"})  # through whose members an API of the tables is reached
 _MAX_NESTING = 3
 
 
@@ -60,55 +52,63 @@ class Finding(msgspec.Struct, frozen=True):
     module: str = ""
     is_static: bool = False  # by an import or export statement, which may stand for types only
     is_guarded: bool = False  # feature detection: the code goes on without it
+    is_in_text: bool = False  # in code that is made of a text, which is no import that a bundler sees
 
 
 def scan_text(name: str, text: bytes, dialect: Dialect, nesting: int = 0) -> list[Finding]:
     """Every finding of one file, in the order of the text."""
-    return list(_scanned(name, text, dialect, nesting))
-
-
-@lru_cache(maxsize=16)  # the bundler and the verdict ask about the same texts, one after the other
-def _scanned(name: str, text: bytes, dialect: Dialect, nesting: int) -> tuple[Finding, ...]:
     file = File(name, text, dialect)
-    found = [Finding(rules.UNPARSED, file.location(node), file.beginning(node, 200)) for node in file.errors()]
-    if _SEEDS.search(text):
-        found += _Uses(file, nesting).all()
+    if not has_uses(text) and b"[" not in text:
+        return unparsed(file)
+    values = Values(file)
+    return findings(file, values, Reach(file, values, DECISIVE, MODULES), nesting)
+
+
+def has_uses(text: bytes) -> bool:
+    """Whether a text has any word without which it cannot use an API of the tables."""
+    return _SEEDS.search(text) is not None
+
+
+def findings(file: File, values: Values, reach: Reach, nesting: int = 0) -> list[Finding]:
+    """Every finding of a file that is read already, in the order of the text."""
+    found = unparsed(file) + _Uses(file, values, reach, nesting).all()
     unique = {(item.rule, item.location, item.module): item for item in found}
-    return tuple(sorted(unique.values(), key=lambda item: (item.location, item.rule.api)))
+    return sorted(unique.values(), key=lambda item: (item.location, item.rule.api))
+
+
+def unparsed(file: File) -> list[Finding]:
+    """What cannot be parsed is a finding, never clean."""
+    return [Finding(rules.UNPARSED, file.location(node), file.beginning(node, 200)) for node in file.errors()]
 
 
 class _Uses:
-    def __init__(self, file: File, nesting: int) -> None:
+    def __init__(self, file: File, values: Values, reach: Reach, nesting: int) -> None:
         self.file = file
-        self.values = Values(file)
+        self.values = values
+        self.reach = reach
         self.nesting = nesting
         self.found: list[Finding] = []
 
     def all(self) -> list[Finding]:
-        for _, node in self.file.find(_STATIC):
+        for node in (*self.file.nodes("imported"), *self.file.nodes("export")):
             self._static_import(node)
-        for _, node in self.file.find(_CALLS):
+        for node in self.reach.calls.values():
             self._call(node)
-        for kind, node in self.file.find(_READS):
-            if kind == "name":
-                self._name(node)
-            elif kind == "pattern":
-                self._pattern(node)
-            elif kind == "member":
-                self._member(node)
-        self._escaped_names()
+        for node in self.reach.names.values():
+            self._word(node)
+        for node in self.reach.patterns.values():
+            self._pattern(node)
+        for node in self.reach.subscripts.values():
+            self._member(node)
         return self.found
 
-    def _escaped_names(self) -> None:
-        """`\\u0065val` is a name too, which no query finds by its letters."""
-        for found in _ESCAPES.finditer(self.file.text):
-            node = self.file.root.descendant_for_byte_range(found.start(), found.start() + 1)
-            if node is not None and node.type == "identifier":
-                self._name(node)
-            elif node is not None and node.type == "property_identifier":
-                outer = node.parent
-                if outer is not None and outer.type == "member_expression":
-                    self._member(outer)
+    def _word(self, node: Node) -> None:
+        if node.type == "identifier" and text_of(node) in _NAMES:
+            self._name(node)
+        elif node.type == "property_identifier" and text_of(node) in _MEMBERS:
+            outer = node.parent
+            if outer is not None and outer.type == "member_expression":
+                self._member(outer)
 
     def _add(self, rule: Rule, node: Node, text: str | None = None, module: str = "", is_static: bool = False) -> None:
         shown = text if text is not None else self.file.beginning(node)
@@ -126,7 +126,7 @@ class _Uses:
         source = statement.child_by_field_name("source")
         if source is not None and not any(child.type in ("type", "typeof") for child in statement.children):
             self._module(self.values.string(source), source, is_static=True)
-            if ("global", "process") in self.values.loaded(self.values.string(source)):
+            if ("global", "process") in loaded(self.values.string(source)):
                 self._taken_of_process(statement)
 
     def _taken_of_process(self, statement: Node) -> None:
@@ -281,6 +281,7 @@ class _Uses:
         for finding in scan_text(self.file.name, code.encode(), "js", self.nesting + 1):
             if finding.rule is not rules.UNPARSED:
                 self._add(finding.rule, node, finding.text, finding.module)
+                self.found[-1] = msgspec.structs.replace(self.found[-1], is_in_text=True)
 
     def _member(self, node: Node) -> None:
         prop, index = node.child_by_field_name("property"), node.child_by_field_name("index")

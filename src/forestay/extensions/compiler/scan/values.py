@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tree_sitter import Node
 
 from forestay.extensions.compiler.rewrite import platform_module
+from forestay.extensions.compiler.scan import paths
 from forestay.extensions.compiler.scan.constants import (
     BUILT,
     UNKNOWN,
@@ -20,37 +21,13 @@ from forestay.extensions.compiler.scan.constants import (
     text_value,
     unquote,
 )
-from forestay.extensions.compiler.scan.flow import FUNCTIONS, WRAPPERS, Flow, inside, returned
+from forestay.extensions.compiler.scan.flow import FUNCTIONS, WRAPPERS, Flow, inside, position, returned
 from forestay.extensions.compiler.scan.rules import BUILTINS, GLOBAL_OBJECTS
 from forestay.extensions.compiler.scan.syntax import File, call_arguments, text_of
-
-__all__ = ["BUILT", "FUNCTION", "ITERATORS", "REQUIRE", "UNKNOWN", "Value", "Values"]
-
-FUNCTION: Value = ("function",)
-REQUIRE: Value = ("require",)
 
 _MAX_DEPTH = 60
 _MAX_NESTING = 3
 _WRAPPED = "forestay-raw:pi:node/"
-_REQUIRES = {  # other names of `require`
-    ("module", "module", "_load"), ("module", "module", "prototype", "require"), ("global", "module", "require"),
-    ("global", "module", "constructor", "_load"), ("global", "process", "mainModule", "require"),
-    ("require", "main", "require"), ("global", "import.meta", "require"),
-}  # fmt: skip
-# Functions that give back what they were given, or something that has its members.
-_THROUGH = {
-    ("global", "Object"), ("global", "Object", "create"), ("global", "Object", "freeze"), ("global", "Object", "seal"),
-    ("global", "Object", "assign"), ("global", "Object", "getOwnPropertyDescriptors"), ("global", "Proxy"),
-    ("global", "Promise", "resolve"), ("global", "WeakRef"),
-}  # fmt: skip
-# What holds the elements of the list that it is made of.
-_HOLDERS = {
-    ("global", "Map"), ("global", "Set"), ("global", "Array", "of"), ("global", "Array", "from"),
-    ("global", "Object", "values"), ("global", "Object", "entries"), ("global", "Object", "fromEntries"),
-}  # fmt: skip
-# Methods that give an element of a list, or hand each to a function.
-_PICKS = frozenset("at pop shift find findLast get deref next values slice filter concat flat".split())
-ITERATORS = frozenset("forEach map filter find findLast some every flatMap then".split())
 
 
 class Values(Constants):
@@ -62,10 +39,15 @@ class Values(Constants):
         self._nesting = nesting
         self._memo: dict[int, frozenset[Value]] = {}
         self._depth = 0
+        self._cuts = 0  # how often a cycle or the depth cut an evaluation short
+        self._names: dict[tuple[int, str], frozenset[Value]] = {}
         self._copies: dict[str, Node] | None = None
         self._returns: dict[int, list[Node]] = {}
+        self._calls: dict[int, list[list[Node]]] = {}
+        self._properties: dict[int, dict[str | None, list[Node]]] = {}
         self._open: set[int] = set()  # what is being evaluated: a cycle sees less of it than there will be
         self._unions: dict[int, frozenset[Value]] = {}
+        self._arguments: dict[tuple[int, str], frozenset[Value]] = {}
 
     def of(self, node: Node | None) -> frozenset[Value]:
         """Everything that `node` may stand for."""
@@ -73,10 +55,12 @@ class Values(Constants):
             return frozenset()
         known = self._memo.get(node.id)
         if known is not None:
+            self._cuts += known is _PENDING
             return known
         if self._depth >= _MAX_DEPTH:
-            return frozenset({UNKNOWN})
-        self._memo[node.id] = frozenset({UNKNOWN})  # what a cycle sees
+            self._cuts += 1
+            return _PENDING
+        self._memo[node.id] = _PENDING
         self._open.add(node.id)
         self._depth += 1
         try:
@@ -92,7 +76,7 @@ class Values(Constants):
         if kind in WRAPPERS:
             return self.of(node.named_children[-1 if kind == "type_assertion" else 0]) if node.named_children else _NONE
         if kind in FUNCTIONS:
-            return frozenset({FUNCTION})
+            return frozenset({paths.FUNCTION})
         handler: Callable[[Node], frozenset[Value]] | None = getattr(self, "_" + kind, None)
         return handler(node) if handler else frozenset({UNKNOWN})
 
@@ -117,20 +101,29 @@ class Values(Constants):
     # -- names ---------------------------------------------------------------------------------------------------------
 
     def _identifier(self, node: Node) -> frozenset[Value]:
-        name = text_of(node)
-        declared = self.file.declaration(node)
-        if declared is None:
+        name, scope = text_of(node), self.file.scope(node)
+        if scope is None:
             if name == "require":
-                return frozenset({REQUIRE})
+                return frozenset({paths.REQUIRE})
             if name == "arguments":
                 return self._all_arguments(self.file.function_around(node.start_byte))
             return frozenset({("global", "globalThis" if name in GLOBAL_OBJECTS else name)})
+        key, cuts = (scope.node.id, name), self._cuts
+        found = self._names.get(key)
+        if found is None:
+            found = self._declared(scope.names[name], node, name)
+            # Then every other place that reads the name sees the same, or more than it would see by itself.
+            if cuts == self._cuts or self._depth == 1:
+                self._names[key] = found
+        return found
+
+    def _declared(self, declared: Node, node: Node, name: str) -> frozenset[Value]:
         if declared.type == "variable_declarator":
             return self._bound(declared, node) | self._reexported(name)
         if declared.type == "import_statement":
-            return self._imported(declared, name)
+            return self.imported(declared, name)
         if declared.type in FUNCTIONS:
-            return frozenset({FUNCTION})
+            return frozenset({paths.FUNCTION})
         return self._parameter(declared, node)
 
     _shorthand_property_identifier = _identifier
@@ -158,11 +151,11 @@ class Values(Constants):
                 found |= {BUILT}
             elif pattern.type == "identifier":
                 found |= self.of(right)
-                settled = settled and right.id in self._memo and right.id not in self._open
+                settled = settled and self._is_settled(right)
             else:
                 found |= self._destructured(pattern, self.of(right), right, text_of(name))
                 settled = False
-        if settled:  # then asking again would give the same, name by name
+        if settled:
             self._unions[id(entries)] = found
         return found
 
@@ -180,13 +173,31 @@ class Values(Constants):
         function = self.file.function_of(declared)
         if function is None:
             return found | {UNKNOWN}
-        index = _position(function, declared)
+        found |= self._given(function, declared, pattern, text_of(name))
+        return found | self._assigned(name) | {UNKNOWN}
+
+    def _given(self, function: Node, declared: Node, pattern: Node, name: str) -> frozenset[Value]:
+        """What the calls of a function hand over for one name of its parameters."""
+        key = (declared.id, name)
+        known = self._arguments.get(key)
+        if known is not None:
+            return known
+        index = position(function, declared)
+        found: frozenset[Value] = _NONE
+        is_settled = pattern.type == "identifier"
         for given in self._handed(function):
             if pattern.type == "rest_pattern":
                 found |= self._union(given[index:])
             elif index < len(given):
-                found |= self._matched(pattern, given[index], text_of(name))
-        return found | self._assigned(name) | {UNKNOWN}
+                found |= self._matched(pattern, given[index], name)
+                is_settled = is_settled and self._is_settled(given[index])
+        if is_settled:
+            self._arguments[key] = found
+        return found
+
+    def _is_settled(self, node: Node) -> bool:
+        """Whether a node is evaluated, and will never be anything else: to ask again would give the same."""
+        return node.id in self._memo and node.id not in self._open
 
     def _matched(self, pattern: Node, given: Node, name: str) -> frozenset[Value]:
         if pattern.type == "identifier":
@@ -201,13 +212,16 @@ class Values(Constants):
 
     def _handed(self, function: Node) -> list[list[Node]]:
         """The arguments of each call of a function: by name, on the spot, or by a method of a list or a promise."""
-        calls = list(self.flow.arguments(function))
+        known = self._calls.get(function.id)
+        if known is not None:
+            return known
+        calls = self._calls[function.id] = list(self.flow.arguments(function))
         outer = function.parent
         call = outer.parent if outer is not None and outer.type == "arguments" else None
         callee = call.child_by_field_name("function") if call is not None else None
         if callee is not None and callee.type == "member_expression":
             prop, target = callee.child_by_field_name("property"), callee.child_by_field_name("object")
-            if prop is not None and target is not None and text_of(prop) in ITERATORS:
+            if prop is not None and target is not None and text_of(prop) in paths.ITERATORS:
                 calls += [[element] for element in self.elements(target)]
         return calls
 
@@ -277,9 +291,9 @@ class Values(Constants):
             return _NONE
         if self._copies is None:
             self._copies = {}
-            for _, call in self.file.find('((call_expression function: (identifier) @f) @call (#eq? @f "__reExport"))'):
+            for call in self.flow.calls_of("__reExport"):
                 given = call_arguments(call)
-                if call.type == "call_expression" and len(given) > 1:
+                if len(given) > 1:
                     self._copies[text_of(given[0])] = given[1]
         return self.of(self._copies.get(name))
 
@@ -316,27 +330,43 @@ class Values(Constants):
                 found |= self._destructured(target, self.members(base, key, source), source, name)
         return found
 
-    def _imported(self, statement: Node, name: str) -> frozenset[Value]:
+    def hands_through(self, call: Node, callee: Node) -> bool:
+        """Whether a call gives back what it was given, or an instance of a class of this file."""
+        if not self.of(callee).isdisjoint(paths.THROUGH | paths.HOLDERS):
+            return True
+        made = self.flow.resolved(callee) if call.type == "new_expression" else None
+        return made is not None and made.type in ("class", "class_declaration")
+
+    def origin(self, statement: Node) -> str | None:
+        """The module of the platform that an import statement brings."""
         origin = self.string(statement.child_by_field_name("source"))
         for child in statement.named_children:
             if child.type == "import_require_clause":
                 origin = self.string(child.child_by_field_name("source"))
-        module = platform_module(origin) if origin is not None else None
+        return platform_module(origin) if origin is not None else None
+
+    def imported(self, statement: Node, name: str) -> frozenset[Value]:
+        """What an import statement binds to a name."""
+        module = self.origin(statement)
         if module is None:
             return frozenset({UNKNOWN})
         clause = next((child for child in statement.named_children if child.type == "import_clause"), None)
         for child in clause.named_children if clause is not None else ():
             if child.type == "identifier" and text_of(child) == name:
-                return _module(module)
+                return paths.module_value(module)
             if child.type == "namespace_import":
-                return _module(module)
+                return paths.module_value(module)
             for specifier in child.named_children:
                 exported = specifier.child_by_field_name("name")
                 local = specifier.child_by_field_name("alias") or exported
                 if local is not None and exported is not None and text_of(local) == name:
                     member = text_of(exported)
-                    return _module(module) if member == "default" else _step(_module(module), member)
-        return _module(module) if clause is None else frozenset({UNKNOWN})
+                    return (
+                        paths.module_value(module)
+                        if member == "default"
+                        else paths.step(paths.module_value(module), member)
+                    )
+        return paths.module_value(module) if clause is None else frozenset({UNKNOWN})
 
     # -- members -------------------------------------------------------------------------------------------------------
 
@@ -364,7 +394,7 @@ class Values(Constants):
 
     def members(self, base: frozenset[Value], key: str, target: Node | None) -> frozenset[Value]:
         """What the member `key` of a value may be; `target` is the expression of the value."""
-        found = _step(base, key)
+        found = paths.step(base, key)
         for value in base:
             if value[0] == "json":
                 found |= json_member(value[1], key)
@@ -389,14 +419,15 @@ class Values(Constants):
         if made is None or made.type not in ("call_expression", "new_expression"):
             return []
         callee = made.child_by_field_name("function") or made.child_by_field_name("constructor")
-        if _THROUGH.isdisjoint(self.of(callee)):
+        if paths.THROUGH.isdisjoint(self.of(callee)):
             return []
         literals = [self.literal(given) for given in call_arguments(made)]
         return [literal for literal in literals if literal is not None and literal.type == "object"]
 
     def _is_function(self, base: frozenset[Value], target: Node) -> bool:
         if any(
-            value in (FUNCTION, ("prototype",)) or (value[0] == "global" and value[1] in BUILTINS) for value in base
+            value in (paths.FUNCTION, ("prototype",)) or (value[0] == "global" and value[1] in BUILTINS)
+            for value in base
         ):
             return True
         if target.type in ("member_expression", "subscript_expression"):
@@ -406,11 +437,17 @@ class Values(Constants):
         return False
 
     def _property(self, literal: Node, key: str) -> frozenset[Value]:
+        """What an object literal, which may have thousands of properties, has under a key."""
+        by_key = self._properties.get(literal.id)
+        if by_key is None:
+            by_key = self._properties[literal.id] = {}
+            for child in literal.named_children:
+                by_key.setdefault(self._static_key(child), []).append(child)
         found: frozenset[Value] = _NONE
-        for child in literal.named_children:
+        for child in (*by_key.get(key, ()), *by_key.get(None, ())):
             if child.type == "pair" and key in self.keys(child.child_by_field_name("key")):
                 found |= self.of(child.child_by_field_name("value"))
-            elif child.type == "shorthand_property_identifier" and text_of(child) == key:
+            elif child.type == "shorthand_property_identifier":
                 found |= self.of(child)
             elif child.type == "spread_element":
                 inner = child.named_children[0]
@@ -420,6 +457,13 @@ class Values(Constants):
                 if name is not None and key in self.keys(name) and any(part.type == "get" for part in child.children):
                     found |= self._union(self._returned(child))
         return found
+
+    def _static_key(self, child: Node) -> str | None:
+        """The name of a property; None where it is computed, or where there are many."""
+        name = child.child_by_field_name("key") or child.child_by_field_name("name")
+        if name is None:
+            return text_of(child) if child.type == "shorthand_property_identifier" else None
+        return None if name.type == "computed_property_name" else self.keys(name)[0]
 
     def _element(self, target: Node, index: int) -> frozenset[Value]:
         literal = self.literal(target)
@@ -440,7 +484,7 @@ class Values(Constants):
     def _new_expression(self, node: Node) -> frozenset[Value]:
         arguments, found = call_arguments(node), _NONE
         for value in self.of(node.child_by_field_name("constructor")):
-            if value in _THROUGH or value in _HOLDERS:
+            if value in paths.THROUGH or value in paths.HOLDERS:
                 found |= self._held(arguments[0]) if arguments else _NONE
             elif value == ("module", "module"):
                 found |= {(*value, "prototype")}
@@ -462,7 +506,7 @@ class Values(Constants):
         found = self._picked(callee)
         for value in self.of(callee):
             found |= self._called(value, arguments)
-        for function in self._functions(callee):
+        for function in self.functions(callee):
             found |= self._union(self._returned(function))
         return found or frozenset({UNKNOWN})
 
@@ -482,7 +526,7 @@ class Values(Constants):
         if callee.type != "member_expression":
             return _NONE
         prop, target = callee.child_by_field_name("property"), callee.child_by_field_name("object")
-        if prop is None or target is None or text_of(prop) not in _PICKS:
+        if prop is None or target is None or text_of(prop) not in paths.PICKS:
             return _NONE
         known = self._held(target)
         return frozenset(value for value in known if value[0] in ("global", "require", "module") and len(value) < 4)
@@ -490,12 +534,12 @@ class Values(Constants):
     def _called(self, value: Value, arguments: list[Node]) -> frozenset[Value]:
         first = arguments[0] if arguments else None
         second = arguments[1] if len(arguments) > 1 else None
-        if value == REQUIRE or value[-1] == "__require":
+        if value == paths.REQUIRE or value[-1] == "__require":
             return self._loaded(arguments)
         if value[0] == "wrapped":
-            return _module(value[1].replace("_promises", "/promises"))
+            return paths.module_value(value[1].replace("_promises", "/promises"))
         if value == ("module", "module", "createRequire"):
-            return frozenset({REQUIRE})
+            return frozenset({paths.REQUIRE})
         if value == ("global", "process", "getBuiltinModule") or value[:2] == ("global", "__forestay_modules__"):
             return self._loaded(arguments)
         if value in (("global", "Reflect", "get"), ("global", "Object", "getOwnPropertyDescriptor")):
@@ -504,10 +548,10 @@ class Values(Constants):
                 found |= self.members(self.of(first), key, first)
             return found
         if value in (("global", "Object", "getPrototypeOf"), ("global", "Reflect", "getPrototypeOf")):
-            return frozenset({("prototype",)}) if FUNCTION in self.of(first) else _NONE
-        if value in _THROUGH:
+            return frozenset({("prototype",)}) if paths.FUNCTION in self.of(first) else _NONE
+        if value in paths.THROUGH:
             return self._union(arguments)
-        if value in _HOLDERS:
+        if value in paths.HOLDERS:
             return self._held(first)
         if value[-1] == "bind":
             return frozenset({value[:-1]})
@@ -535,17 +579,10 @@ class Values(Constants):
     def _loaded(self, arguments: list[Node]) -> frozenset[Value]:
         found: frozenset[Value] = _NONE
         for name in self.strings(arguments[0]) if arguments else ():
-            found |= self.loaded(name)
+            found |= paths.loaded(name)
         return found or frozenset({UNKNOWN})
 
-    def loaded(self, name: str | None) -> frozenset[Value]:
-        """The module of a specifier."""
-        module = platform_module(name) if name is not None else None
-        if module is None and name is not None and name.startswith("pi:node/"):
-            module = name.removeprefix("pi:node/")
-        return _module(module) if module is not None else frozenset({UNKNOWN})
-
-    def _functions(self, callee: Node | None, depth: int = 0) -> list[Node]:
+    def functions(self, callee: Node | None, depth: int = 0) -> list[Node]:
         """The functions that an expression is, through names, brackets, and functions that return functions."""
         found = self.flow.resolved(callee)
         if found is None or depth > 3:
@@ -554,37 +591,10 @@ class Values(Constants):
             return [found] if found.type not in ("class", "class_declaration") else []
         if found.type != "call_expression":
             return []
-        makers = self._functions(found.child_by_field_name("function"), depth + 1)
+        makers = self.functions(found.child_by_field_name("function"), depth + 1)
         given = [node for maker in makers for node in self._returned(maker)]
-        return [inner for node in given for inner in self._functions(node, depth + 1)]
+        return [inner for node in given for inner in self.functions(node, depth + 1)]
 
 
 _NONE: frozenset[Value] = frozenset()
-
-
-def _position(function: Node, declared: Node) -> int:
-    """Which of a function's parameters this is."""
-    given = function.child_by_field_name("parameters")
-    for index, parameter in enumerate(given.named_children if given is not None else ()):
-        if parameter.id == declared.id:
-            return index
-    return 0
-
-
-def _step(base: frozenset[Value], key: str) -> frozenset[Value]:
-    """The member `key` of every value that has a path."""
-    found: set[Value] = set()
-    for value in base:
-        if value == ("global", "globalThis"):
-            found.add(("require",) if key == "require" else ("global", "globalThis" if key in GLOBAL_OBJECTS else key))
-        elif value[0] == "module" and len(value) == 2 and key == "default":
-            found.add(value)
-        elif value[0] in ("global", "module", "require"):
-            # A property descriptor's `value` is the thing itself.
-            path = value if key == "value" else (*value, key)
-            found.add(REQUIRE if path in _REQUIRES else path)
-    return frozenset(found)
-
-
-def _module(name: str) -> frozenset[Value]:
-    return frozenset({("global", "process")}) if name == "process" else frozenset({("module", name)})
+_PENDING: frozenset[Value] = frozenset({UNKNOWN})  # what a cycle sees

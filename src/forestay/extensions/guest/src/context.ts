@@ -105,6 +105,12 @@ export function shareProviders(register: any, unregister: any, known: Table<stri
   modelRegistry.unregisterProvider = unregister;
 }
 
+// How `ctx.executeTool` runs a tool; the registry of tools says it.
+let runTool: any;
+export function shareTools(run: any): void {
+  runTool = run;
+}
+
 function makeContext(): any {
   return {
     get ui() { return ui; },
@@ -113,6 +119,13 @@ function makeContext(): any {
     get sessionManager() { return sessionManager; },
     get modelRegistry() { return modelRegistry; },
     get model() { return session("getModel"); },
+    // A person is at the front end of this session, or nobody is: pi's two kinds of that.
+    get mode() { return environment.hasUI ? "tui" : "print"; },
+    // Which models a person may choose from is not narrowed here.
+    get scopedModels() { return []; },
+    get thinkingLevel() { return session("getThinkingLevel") ?? "off"; },
+    // An extension runs when a person trusts what the project brings, and not before.
+    isProjectTrusted: () => true,
     get signal() { return agent?.signal; },
     isIdle: () => session("isIdle") !== false,
     abort: () => sessionAction("abort"),
@@ -124,6 +137,8 @@ function makeContext(): any {
       then(hostCall("session", { op: "compact", args: [rest] }), (body) => onComplete?.(body.value), (error) => (onError ? onError(error) : report(error, "session.compact")));
     },
     getSystemPrompt: () => session("getSystemPrompt") ?? "",
+    get tools() { return session("getAllTools") ?? []; },
+    executeTool: (name: string, args: any, options: any = {}) => runTool(name, args, options),
   };
 }
 
@@ -140,6 +155,7 @@ const cancellable = (value: any): any => value ?? { cancelled: false };
 
 function makeCommandContext(): any {
   const context = makeContext();
+  context.getSystemPromptOptions = () => ({ cwd: environment.cwd, selectedTools: session("getActiveTools") ?? [], customPrompt: session("getSystemPrompt") || undefined });
   context.waitForIdle = async () => void (await sessionAsync("waitForIdle"));
   context.reload = async () => void (await sessionAsync("reload"));
   context.navigateTree = async (targetId: string, options?: any) => cancellable(await sessionAsync("navigateTree", targetId, options));

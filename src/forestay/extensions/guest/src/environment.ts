@@ -29,4 +29,5 @@ function setEnvironment(values: any): void {
   } as any);
 }
 
+onInbound("attended", (attended: any) => void (environment.hasUI = attended === true));
 onInbound("environment", (values: any) => setEnvironment(values));

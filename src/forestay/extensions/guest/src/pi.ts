@@ -1,11 +1,11 @@
 // The `pi` object: pi's ExtensionAPI and the specification's own names, and what the host may ask of an extension.
 
 import { HostError, afterReply, answer, hostCall, onInbound, progress, register, report } from "./bridge";
-import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent, shareProviders } from "./context";
+import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent, shareProviders, shareTools } from "./context";
 import { environment } from "./environment";
 import { EVENTS, OLDER_EVENTS, PI_METHODS } from "@forestay/table";
 import { bus } from "./events";
-import { base64Decode, joined, utf8Decode } from "./globals/encoding";
+import { base64Decode, joined, utf8Decode, utf8Encode } from "./globals/encoding";
 import { PrimordialError, PrimordialTypeError, append, hasOwn, resolved, table, then } from "./primordials";
 import * as check from "./register";
 import { theme } from "./theme";
@@ -32,11 +32,14 @@ function settled(action: string): void {
 // -- the members of ExtensionAPI -------------------------------------------------------------------------------------
 
 export const pi: any = {
-  on(event: string, handler: any): void {
+  // What it gives back takes the handler out again: the host still knows its place, and nothing is done there.
+  on(event: string, handler: any): () => void {
     check.checkHandler(event, handler);
     let list = handlers.get(event);
     if (list === undefined) handlers.set(event, (list = []));
-    register("handler", { event, count: append(list, handler), known: EVENTS.includes(event) || OLDER_EVENTS.includes(event) });
+    const count = append(list, handler);
+    register("handler", { event, count, known: EVENTS.includes(event) || OLDER_EVENTS.includes(event) });
+    return () => void (handlers.get(event)![count - 1] = () => undefined);
   },
   registerTool(tool: any): void {
     check.checkTool(tool);
@@ -136,6 +139,11 @@ export const pi: any = {
   setActiveTools(names: string[]): void {
     settled("setActiveTools");
     session("setActiveTools", names);
+  },
+  getSettings(): any {
+    settled("getSettings");
+    const model = session("getModel");
+    return { defaultProvider: model?.provider, defaultModel: model?.id, defaultThinkingLevel: session("getThinkingLevel"), theme: theme.name };
   },
   getCommands(): any[] {
     settled("getCommands");
@@ -263,6 +271,19 @@ onInbound("tool", (payload: any, id: number) => {
   return signalled(id, (signal) => tool.execute(payload.callId, payload.params, signal, (partial: any) => progress(id, partial), context));
 });
 
+// `ctx.executeTool`: a tool of this extension is called here, everybody else's through the host.
+shareTools(async (name: string, args: any, options: any) => {
+  try {
+    const mine = tools.get(name);
+    const result = mine === undefined
+      ? await hostCall("tool", { name, input: args }, calling(options))
+      : await mine.execute(`nested:${name}`, args, options.signal ?? makeController()?.signal, options.onUpdate ?? (() => undefined), context);
+    return { result: { content: result.content, details: result.details }, isError: false };
+  } catch (error: any) {
+    return { result: { content: [{ type: "text", text: "" + (error?.message ?? error) }], details: {} }, isError: true };
+  }
+});
+
 onInbound("prepare", (payload: any) => found(tools.get(payload.name), "tool", payload.name).prepareArguments(payload.params));
 
 onInbound("command", (payload: any) => {
@@ -287,6 +308,10 @@ onInbound("hook", (payload: any, id: number) => {
   const handler = found((handlers.get(event.type) ?? [])[payload.index], "handler", event.type);
   const own = event.type === "before_agent_start" ? promptContext(event.systemPrompt ?? "") : context;
   const outcome = (value: any) => {
+    if (event.type === "user_bash" && typeof value?.operations?.exec === "function") {
+      shell = value.operations;
+      value = { ...value, operations: true };
+    }
     const changed = event.type === "tool_call" ? event.input : event.type === "context" ? event.messages : null;
     return [value === undefined ? null : value, changed, value !== undefined];
   };
@@ -303,6 +328,19 @@ onInbound("hook", (payload: any, id: number) => {
 const raise = (error: any): never => {
   throw error;
 };
+
+// What the last handler of `user_bash` runs a person's command with; the host asks for it when that handler's answer won.
+let shell: any;
+onInbound("shell", (payload: any, id: number) => signalled(id, async (signal) => {
+  const said: Uint8Array[] = [];
+  const onData = (data: any): void => {
+    const bytes = typeof data === "string" ? utf8Encode(data) : data;
+    append(said, bytes);
+    progress(id, utf8Decode(bytes));
+  };
+  const done = await found(shell, "shell", payload.command).exec(payload.command, payload.cwd, { onData, signal });
+  return { output: utf8Decode(joined(said)), exitCode: done?.exitCode ?? null };
+}));
 
 onInbound("render", (payload: any) => {
   const renderer = found(renderers.get(payload.name), "renderer", payload.name);

@@ -7,6 +7,19 @@ import { Theme, coloursOf, theme, themeOf, useTheme } from "./theme";
 
 const WIDTH = 80;
 
+// No front end shows more of a line, nor more lines. What is beyond is not sent: writing ten megabytes as JSON would cost
+// the extension its slice of time.
+const MOST_LINE = 4_096;
+const MOST_LINES = 500;
+const MOST_TEXT = 65_536;
+const cut = (text: any, most = MOST_TEXT): string => {
+  const whole = "" + text;
+  return whole.length > most ? whole.slice(0, most) : whole;
+};
+const perhaps = (text: any): string | null => (text === undefined || text === null ? null : cut(text));
+const cutLines = (shown: string[]): string[] =>
+  (shown.length > MOST_LINES ? shown.slice(0, MOST_LINES) : shown).map((line) => cut(line, MOST_LINE));
+
 const notice = (params: any): void => void then(hostCall("ui", params), () => undefined, () => undefined);
 
 // Without anybody to ask, pi answers a dialog with "nothing chosen"; a refusal by policy is an error all the same.
@@ -50,7 +63,7 @@ export function lines(component: any, width = WIDTH): string[] {
 
 const draw = (component: any): string[] => {
   try {
-    return lines(component);
+    return cutLines(lines(component));
   } catch (error) {
     report(error, "render");
     return [];
@@ -117,20 +130,20 @@ function edit(params: any, text: string): void {
 let editorFactory: any;
 
 export const ui: any = {
-  select: (title: string, options: any[], opts?: any) => dialog({ op: "select", title, options: options.map((o) => (typeof o === "string" ? o : o?.label ?? "" + o)) }, opts, undefined),
-  confirm: (title: string, message?: string, opts?: any) => dialog({ op: "confirm", title, message: message ?? "" }, opts, false),
-  input: (title: string, placeholder?: string, opts?: any) => dialog({ op: "input", title, placeholder: placeholder ?? "" }, opts, undefined),
-  editor: (title: string, prefill?: string, opts?: any) => dialog({ op: "editor", title, text: prefill ?? "" }, opts, undefined),
-  notify: (message: string, type = "info") => notice({ op: "notify", message: "" + message, type }),
-  setStatus: (key: string, text?: string) => notice({ op: "setStatus", key, text: text ?? null }),
-  setWorkingMessage: (message?: string) => notice({ op: "setWorkingMessage", message: message ?? null }),
+  select: (title: string, options: any[], opts?: any) => dialog({ op: "select", title: cut(title), options: options.map((o) => (typeof o === "string" ? o : o?.label ?? "" + o)) }, opts, undefined),
+  confirm: (title: string, message?: string, opts?: any) => dialog({ op: "confirm", title: cut(title), message: cut(message ?? "") }, opts, false),
+  input: (title: string, placeholder?: string, opts?: any) => dialog({ op: "input", title: cut(title), placeholder: cut(placeholder ?? "") }, opts, undefined),
+  editor: (title: string, prefill?: string, opts?: any) => dialog({ op: "editor", title: cut(title), text: prefill ?? "" }, opts, undefined),
+  notify: (message: string, type = "info") => notice({ op: "notify", message: cut(message), type }),
+  setStatus: (key: string, text?: string) => notice({ op: "setStatus", key, text: perhaps(text) }),
+  setWorkingMessage: (message?: string) => notice({ op: "setWorkingMessage", message: perhaps(message) }),
   setWorkingVisible: (visible: boolean) => notice({ op: "setWorkingVisible", visible }),
   setWorkingIndicator: (options?: any) => notice({ op: "setWorkingIndicator", options: options ?? null }),
   setHiddenThinkingLabel: (label?: string) => notice({ op: "setHiddenThinkingLabel", label: label ?? null }),
   setWidget: (key: string, content: any, options?: any) => keep(`widget:${key}`, content, (shown) => notice({ op: "setWidget", key, lines: shown, options: options ?? null })),
   setFooter: (factory: any) => keep("footer", factory, (shown) => notice({ op: "setFooter", lines: shown }), footerData),
   setHeader: (factory: any) => keep("header", factory, (shown) => notice({ op: "setHeader", lines: shown })),
-  setTitle: (title: string) => notice({ op: "setTitle", title }),
+  setTitle: (title: string) => notice({ op: "setTitle", title: cut(title) }),
   pasteToEditor: (text: string) => edit({ op: "pasteToEditor", text }, editorText + text),
   setEditorText: (text: string) => edit({ op: "setEditorText", text }, text),
   getEditorText: () => {

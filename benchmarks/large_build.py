@@ -1,0 +1,108 @@
+"""A large extension, made of the bundles of real ones: what building it takes, and building it with a comment more.
+
+The building is done by a process of its own (`python -m benchmarks.large_build ENTRY PART`), so that its memory is its
+own. It answers in JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.measure import duration
+from forestay import assets
+from forestay.extensions.compiler.build import compile_source
+from forestay.extensions.compiler.source import source
+
+Row = tuple[str, str, str]
+SIZE = 10_000_000
+
+
+class Built(msgspec.Struct, frozen=True):
+    """Seconds of the processor for everything, then seconds and those of the processor with a comment more; bytes."""
+
+    cpu: float
+    again: float
+    again_cpu: float
+    peak: int
+    size: int
+
+
+def rows(bundles: list[bytes], folder: Path) -> list[Row]:
+    """Of an extension whose modules are these bundles, repeated until it is large."""
+    parts = _parts(bundles, folder)
+    middle = sorted(parts, key=lambda path: path.stat().st_size)[len(parts) // 2]
+    command = [sys.executable, "-P", "-m", "benchmarks.large_build", str(folder / "index.js"), str(middle)]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(Path.cwd()), str(Path.cwd() / "src")))}
+    done = subprocess.run(command, env=environ, capture_output=True, timeout=600, check=True)
+    built = msgspec.json.decode(done.stdout.splitlines()[-1], type=Built)
+    alone, wall = _esbuild(folder)
+    what = f"compiler: {built.size / 1e6:.0f} MB of bundle in {len(parts)} files"
+    return [
+        (f"{what}, CPU", duration(built.cpu), "goal: 3 s"),
+        (f"{what}, memory at most", f"{built.peak / 1e6:,.0f} MB", "goal: 500 MB; the whole process"),
+        (
+            f"{what}, a comment more in the file of middle size",
+            duration(built.again),
+            f"goal: 300 ms of wall clock; CPU beside esbuild {duration(built.again_cpu)}",
+        ),
+        (
+            "compiler: the same by esbuild alone, CPU",
+            duration(alone),
+            f"{duration(wall)} of wall clock; it bundles only",
+        ),
+    ]
+
+
+def _parts(bundles: list[bytes], folder: Path) -> list[Path]:
+    found: list[Path] = []
+    size = 0
+    while size < SIZE:
+        code = bundles[len(found) % len(bundles)]
+        found.append(folder / f"part{len(found)}.js")
+        found[-1].write_bytes(code)
+        size += len(code)
+    names = [path.name for path in found]
+    lines = [f"import part{at} from './{name}';" for at, name in enumerate(names)]
+    all_of_them = ", ".join(f"part{at}" for at in range(len(names)))
+    lines.append(f"export default async (pi) => {{ for (const part of [{all_of_them}]) await part(pi); }};")
+    (folder / "index.js").write_text("\n".join(lines))
+    return found
+
+
+def _esbuild(folder: Path) -> tuple[float, float]:
+    """Seconds of the processor, and of a wall clock."""
+    command = [
+        str(assets.esbuild()),
+        "index.js",
+        "--bundle",
+        "--format=esm",
+        "--outfile=alone.mjs",
+        "--log-level=error",
+    ]
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run([*command, "--sourcemap"], cwd=folder, timeout=600, check=True)
+    wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall
+
+
+def main(entry: Path, part: Path) -> None:
+    started = time.process_time()
+    size = len(compile_source(source(entry))[0].code)
+    cpu = time.process_time() - started
+    part.write_bytes(part.read_bytes() + b"\n// a comment more\n")
+    began, started = time.perf_counter(), time.process_time()
+    compile_source(source(entry))
+    again, again_cpu = time.perf_counter() - began, time.process_time() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(msgspec.json.encode(Built(cpu, again, again_cpu, peak, size)).decode())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,172 @@
+"""The interface that extensions find, name by name: what works, what differs, what is absent; from the tests' marks.
+
+A test says what it proves with `@pytest.mark.api("pi.on", "ctx.hasUI", …)`. A name works when a test proves it; what is
+said here about a name is how it differs from pi, or why it is absent.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1] / "tests"
+
+GROUPS: dict[str, tuple[str, str]] = {
+    "pi": (
+        "ExtensionAPI",
+        "on registerTool registerCommand registerShortcut registerFlag getFlag registerMessageRenderer "
+        "registerEntryRenderer registerToolRenderer registerMarkdownTransformer registerProvider unregisterProvider "
+        "registerMcpServer unregisterMcpServer getMcpServers registerVirtualModel unregisterVirtualModel sendMessage "
+        "sendUserMessage appendEntry setSessionName getSessionName setLabel exec getActiveTools getAllTools "
+        "setActiveTools getCommands getSettings setModel getThinkingLevel setThinkingLevel events",
+    ),
+    "ctx": (
+        "the context of handlers, tools and shortcuts",
+        "ui mode hasUI cwd sessionManager modelRegistry model scopedModels thinkingLevel isIdle isProjectTrusted "
+        "signal abort hasPendingMessages shutdown getContextUsage compact getSystemPrompt",
+    ),
+    "tool ctx": ("what the context of a tool has beside it", "tools executeTool"),
+    "command ctx": (
+        "what the context of a command has beside it",
+        "getSystemPromptOptions waitForIdle newSession fork navigateTree switchSession reload",
+    ),
+    "ctx.ui": (
+        "the user interface",
+        "select confirm input editor notify custom setStatus setWidget setFooter setHeader setTitle setWorkingMessage "
+        "setWorkingVisible setWorkingIndicator setHiddenThinkingLabel pasteToEditor setEditorText getEditorText "
+        "addAutocompleteProvider setEditorComponent getEditorComponent onTerminalInput theme getAllThemes getTheme "
+        "setTheme getToolsExpanded setToolsExpanded",
+    ),
+    "event": (
+        "events, by `pi.on`",
+        "resources_discover session_start session_before_switch session_before_fork session_before_compact "
+        "session_compact session_compact_failed session_shutdown session_before_tree session_tree session_info_changed "
+        "context context_with_system before_provider_request before_provider_headers after_provider_response "
+        "provider_stream_event before_agent_start agent_start agent_end agent_before_settle agent_settled turn_start "
+        "turn_end message_start message_update message_end tool_execution_start tool_execution_update "
+        "tool_execution_end tool_call tool_result model_select thinking_level_select user_bash input ui_prompt_start "
+        "ui_prompt_end project_trust mcp_servers_change cache_warming_decision session_switch session_fork "
+        "session_branch session_directory",
+    ),
+    "program": ("the `pi` program that an extension starts", "-p --mode-json --mode-rpc"),
+}
+
+DIFFERS = {
+    "pi.registerShortcut": "At a terminal a key acts where the terminal tells it from others; `/key NAME` always does.",
+    "pi.registerMcpServer": "A person approves the server before it is started.",
+    "pi.sendUserMessage": 'It comes after the turn that is under way, also with `deliverAs: "steer"`.',
+    "pi.sendMessage": "As sendUserMessage; `nextTurn` waits for the person's own turn, as in pi.",
+    "pi.exec": "The program is confined and sees what the extension may.",
+    "pi.setModel": "It chooses what `ctx.model` and `complete()` use; the agent's own model is the host's choice.",
+    "pi.setThinkingLevel": "It is kept in the session and told; the host's models have no such level.",
+    "pi.getSettings": "The model, the thinking level and the theme; the host's own settings are not told.",
+    "ctx.mode": "`tui` while a person is there, `print` otherwise.",
+    "ctx.scopedModels": "Always empty: nobody narrows the models here.",
+    "ctx.isProjectTrusted": "Always true: an extension runs when a person trusts the project, and not before.",
+    "ctx.shutdown": "It ends a chat; a host that others use goes on.",
+    "ctx.modelRegistry": "Keys stay with the host; `getApiKey` gives a word that opens nothing.",
+    "command ctx.getSystemPromptOptions": "The folder, the active tools and the prompt alone.",
+    "tool ctx.executeTool": "A tool of another extension needs the capability `tool`.",
+    "ctx.ui.custom": "A component is drawn as lines; the person's keys reach it after they are sent.",
+    "ctx.ui.setWorkingVisible": "It is taken; there is no indicator to hide.",
+    "ctx.ui.setWorkingIndicator": "It is taken; the indicator is a line of text.",
+    "ctx.ui.setHiddenThinkingLabel": "It is taken; no thinking is shown.",
+    "ctx.ui.setEditorComponent": "It is kept and given back; the editor stays the front end's own.",
+    "ctx.ui.addAutocompleteProvider": "The library asks it; the chat completes commands, their arguments and files.",
+    "ctx.ui.onTerminalInput": "It hears the keys of components; a line reaches nobody before it is sent.",
+    "ctx.ui.setToolsExpanded": "It is kept and given back; what is folded is the person's choice.",
+    "event.after_provider_response": "Status 200 and no headers: a provider's own stay with the host.",
+    "event.before_provider_request": "Of what it changes, messages, tokens and temperature count.",
+    "event.session_directory": "It is heard by who listens; the host chooses where sessions lie.",
+    "program.-p": "On the PATH of the extension's programs, under its grants and tokens; it keeps no session.",
+    "program.--mode-rpc": "prompt, steer, follow_up, abort, new_session, get_state, get_messages, set_model, "
+    "get_last_assistant_text, get_available_models.",
+}
+
+ABSENT = {
+    "pi.registerToolRenderer": "A tool is drawn by the extension that registered it.",
+    "pi.registerMarkdownTransformer": "Text is shown as it was written.",
+    "pi.unregisterMcpServer": "A person takes a server back.",
+    "pi.getMcpServers": "Which servers there are is told to people, not to extensions.",
+    "pi.registerVirtualModel": "Which model answers an agent is the choice of the settings and its manifest.",
+    "pi.unregisterVirtualModel": "As registerVirtualModel.",
+    "event.before_provider_headers": "Requests to providers, and their keys, are the host's.",
+    "event.provider_stream_event": "A provider's own events stay with the host; `message_update` tells the words.",
+    "event.agent_before_settle": "A turn's end is in the ledger by then; `agent_end` and `agent_settled` tell of it.",
+    "event.project_trust": "A person decides about trust before any extension runs.",
+    "event.mcp_servers_change": "Servers change by a person's decision, which extensions are not told.",
+    "event.cache_warming_decision": "The host warms no caches of providers.",
+}
+
+
+def names() -> list[str]:
+    return [f"{group}.{name}" for group, (_, members) in GROUPS.items() for name in members.split()]
+
+
+def proofs(tests: Path = TESTS) -> dict[str, list[str]]:
+    """Which tests prove a name, as their marks say."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(tests.rglob("test_*.py")):
+        text = path.read_text("utf-8")
+        if "mark.api(" not in text:
+            continue
+        for test, name in _marks(ast.parse(text)):
+            found.setdefault(name, []).append(f"{path.relative_to(tests).as_posix()}::{test}")
+    return found
+
+
+def _marks(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for mark in node.decorator_list:
+                if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Attribute) and mark.func.attr == "api":
+                    for argument in mark.args:
+                        for name in str(ast.literal_eval(argument)).split("|"):
+                            yield node.name, name.strip()
+
+
+def faults(proved: dict[str, list[str]]) -> list[str]:
+    """What does not fit: a name without a proof, a proof of nothing, a proof of what is absent."""
+    known = names()
+    said = {**DIFFERS, **ABSENT}
+    return [
+        *(f"no test proves {name}" for name in known if name not in proved and name not in ABSENT),
+        *(f"a test proves {name}, which is absent" for name in ABSENT if name in proved),
+        *(f"{name} is no name of the interface" for name in (*proved, *said) if name not in known),
+        *(f"{name} both differs and is absent" for name in DIFFERS if name in ABSENT),
+    ]
+
+
+def interface_page() -> str:
+    proved = proofs()
+    absent = [name for name in names() if name in ABSENT]
+    differs = [name for name in names() if name in DIFFERS]
+    works = len(names()) - len(absent) - len(differs)
+    lines = [
+        "# What extensions find",
+        "",
+        "Each name of pi 1.5.0's interface for extensions, and what it does here. A name *works* when a test of this",
+        "project proves it; the tests are named. *Differs* says how, *absent* says why. This page is generated by",
+        "`make docs` from the tests' marks (`@pytest.mark.api`) and `scripts/interface.py`.",
+        "",
+        f"{len(names())} names: {works} work, {len(differs)} differ, {len(absent)} are absent.",
+        "",
+    ]
+    for group, (title, members) in GROUPS.items():
+        lines += [f"## {group}: {title}", "", "| name | here | tests |", "|---|---|---|"]
+        for member in members.split():
+            lines.append(_row(member, f"{group}.{member}", proved))
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _row(member: str, name: str, proved: dict[str, list[str]]) -> str:
+    here = "works"
+    if name in DIFFERS:
+        here = f"differs: {DIFFERS[name]}"
+    if name in ABSENT:
+        here = f"absent: {ABSENT[name]}"
+    shown = member.replace("--mode-", "--mode ")
+    tests = "<br>".join(f"`{test}`" for test in proved.get(name, ()))
+    return f"| `{shown}` | {here} | {tests} |"

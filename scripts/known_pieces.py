@@ -1,0 +1,185 @@
+"""Measure words, pairs of letters and characters with six real tokenizers: `python scripts/known_pieces.py`.
+
+Writes `src/forestay/models/known_pieces.txt`, which `most_tokens.py` reads. It takes some minutes and needs npm;
+`--words` measures the words alone and keeps the rest. The words are those of our own texts: the thesaurus and the list
+of everyday words with their inflections, a list of German words, the documentation, the sources.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import string
+import sys
+import tempfile
+import textwrap
+import unicodedata
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.models.tokenizers import NAMES, Counters, counting  # noqa: E402
+
+from forestay.models.most_tokens import most_of_letters, read_pairs  # noqa: E402
+
+TABLE = ROOT / "src/forestay/models/known_pieces.txt"
+LISTS = ("src/forestay/models/thesaurus.txt", "scripts/everyday_words.txt")
+TEXTS = (*LISTS, "scripts/german_words.txt", "README.md", "CHANGELOG.md", "docs/**/*.md", "src/**/*.py")
+_ROOM = 215_000  # letters of all words with a space each; the rarest words are left out
+_BATCH = 5_000
+CHANGING = ("claude",)  # tokenizers that read a text in the form NFKC
+_WORD = re.compile(r"[A-Za-z]{2,}")
+_NO_WORD = 20  # so many letters are an alphabet, or names that are written together
+_SHORT_VOWEL = re.compile(r"[^aeiou]*[aeiou][^aeiouwxy]")  # such a word doubles its last letter: stop, stopped
+_BEFORE = (
+    *string.punctuation,
+    "\n",
+    "\t",
+    "\r",
+    "\x01",
+    "7",
+)  # what a word may follow that is neither space nor letter
+_BEFORE_CHARACTERS = (" ", "a", ".", "\n")  # a tokenizer may join these with the first byte of what follows
+_LAST_CHARACTER = 0x30000
+_HEAD = "# Written by scripts/known_pieces.py: what six real tokenizers make of words, letters and characters.\n"
+
+
+def most(counters: Counters, texts: Sequence[str], names: Sequence[str] = NAMES) -> list[int]:
+    """For each text, the most tokens that one of the six gives it."""
+    found: list[int] = []
+    for start in range(0, len(texts), _BATCH):
+        batch = texts[start : start + _BATCH]
+        found += map(max, *(counters.counts(name, batch) for name in names))
+    return found
+
+
+def pairs(counters: Counters) -> Iterator[str]:
+    letters = string.ascii_letters
+    texts = [first + second for first in letters for second in letters]
+    joined = {text for text, count in zip(texts, most(counters, texts), strict=True) if count == 1}
+    for first in letters:
+        yield f"pairs {first} {''.join(second for second in letters if first + second in joined)}"
+    alone = most(counters, [f" {letter}" for letter in letters])
+    assert set(alone) == {1}, "each letter is one token with the space before it"
+
+
+def words(counters: Counters, joined: Container[str]) -> Iterator[str]:
+    """Words by what they cost behind a space and behind anything else."""
+    met = our_words()
+    told = [f" {word}" for word in met]
+    spaced = dict(zip(met, most(counters, told), strict=True))
+    saved = {word: most_of_letters(f" {word}", joined) - spaced[word] for word in met}
+    chosen = _frequent([word for word in met if saved[word] > 0], met, saved)
+    bare = dict.fromkeys(chosen, 1)
+    for before in _BEFORE:
+        alone = 0 if before == "\n" else 1
+        texts = [f"\n{before}{word}" if alone else f"\n{word}" for word in chosen]
+        for word, count in zip(chosen, most(counters, texts), strict=True):
+            bare[word] = max(bare[word], count - 1 - alone)
+    kinds = sorted({(spaced[word], bare[word]) for word in chosen})
+    for kind in kinds:
+        of_kind = sorted(word for word in chosen if (spaced[word], bare[word]) == kind)
+        yield from _lines(f"words {kind[0]} {kind[1]}", of_kind)
+
+
+def our_words() -> Counter[str]:
+    """The words of our texts, and how often each stands there; their other forms stand there 0 times."""
+    met = Counter(word for pattern in TEXTS for word in _read(pattern))
+    forms = [word for word in met if word.islower() or word.isupper() or word.istitle()]  # no camelCase
+    forms += (form for pattern in LISTS for word in _read(pattern) for form in inflections(word))
+    for form in forms:
+        for written in (form.lower(), form.capitalize()):
+            met[written] += 0
+    return met
+
+
+def _read(pattern: str) -> Iterator[str]:
+    for place in sorted(ROOT.glob(pattern)):
+        yield from (word for word in _WORD.findall(place.read_text("utf-8")) if len(word) < _NO_WORD)
+
+
+def inflections(word: str) -> Iterator[str]:
+    """The forms of a verb, a noun and an adjective by rule; `word` may be none of them."""
+    stem = word.removesuffix("e")
+    if re.search("[^aeiou]y$", word):
+        stem = f"{word[:-1]}i"
+        yield from (f"{stem}es", f"{stem}ed", f"{word}ing", f"{stem}er", f"{stem}ly")
+        return
+    if _SHORT_VOWEL.fullmatch(word):
+        stem = word + word[-1]
+    yield word + ("es" if re.search("([sxz]|[cs]h)$", word) else "s")
+    yield from (f"{stem}ed", f"{stem}ing", f"{stem}er")
+    yield f"{stem}y" if re.search("[^aeiou]le$", word) else f"{word}ly"
+
+
+def _frequent(found: Sequence[str], met: Counter[str], saved: dict[str, int]) -> list[str]:
+    """The most frequent of `found` that fit; of those that are met equally often, the ones that save most."""
+    of_any_case = Counter[str]()
+    for word, times in met.items():
+        of_any_case[word.lower()] += times
+    room, chosen = _ROOM, []
+    for word in sorted(found, key=lambda word: (-met[word], -of_any_case[word.lower()], -saved[word], word)):
+        room -= len(word) + 1
+        if room < 0:
+            break
+        chosen.append(word)
+    return chosen
+
+
+def characters(counters: Counters) -> Iterator[str]:
+    """Characters by what they cost those tokenizers that get to see them as they are."""
+    every = [chr(code) for code in range(0x80, _LAST_CHARACTER) if not 0xD800 <= code < 0xE000]
+    costs = dict(zip(every, _cost(counters, every), strict=True))
+    cheap = [text for text in every if costs[text] < len(text.encode())]
+    for before in _BEFORE_CHARACTERS:
+        for text, count in zip(cheap, _cost(counters, cheap, before), strict=True):
+            costs[text] = max(costs[text], count)
+    assert all(cost <= len(text.encode()) for text, cost in costs.items()), (
+        "a character is at most a token for each byte"
+    )
+    for wanted in (1, 2):
+        found = [ord(text) for text, cost in costs.items() if cost == wanted < len(text.encode())]
+        yield from _lines(f"characters {wanted}", _ranges(found))
+
+
+def _cost(counters: Counters, texts: Sequence[str], before: str = "") -> Iterator[int]:
+    """What characters cost behind `before`; tokenizers that would change a character never see it."""
+    alone = [name for name in NAMES if name not in CHANGING]
+    told = [before + text for text in texts]
+    for text, every, some in zip(texts, most(counters, told), most(counters, told, alone), strict=True):
+        yield (every if unicodedata.is_normalized("NFKC", text) else some) - len(before)
+
+
+def _ranges(codes: Sequence[int]) -> Iterator[str]:
+    found: list[list[int]] = []
+    for code in codes:
+        if found and found[-1][1] == code - 1:
+            found[-1][1] = code
+        else:
+            found.append([code, code])
+    for low, high in found:
+        yield f"{low:x}" if low == high else f"{low:x}-{high:x}"
+
+
+def _lines(head: str, items: Iterable[str]) -> Iterator[str]:
+    for line in textwrap.wrap(" ".join(items), 110, break_long_words=False, break_on_hyphens=False):
+        yield f"{head} {line}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--words", action="store_true", help="measure the words alone")
+    kept = TABLE.read_text("ascii").splitlines() if parser.parse_args().words else []
+    with tempfile.TemporaryDirectory() as folder, counting(Path(folder)) as counters:
+        letters = [line for line in kept if line.startswith("pairs ")] or [*pairs(counters)]
+        wide = [line for line in kept if line.startswith("characters ")] or [*characters(counters)]
+        found = [*letters, *words(counters, read_pairs(letters)), *wide]
+    TABLE.write_text(_HEAD + "\n".join(found) + "\n", "ascii")
+    print(f"{TABLE.relative_to(ROOT)}: {len(found)} lines")
+
+
+if __name__ == "__main__":
+    main()

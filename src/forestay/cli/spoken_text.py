@@ -1,0 +1,75 @@
+"""What a model says, shown as it comes.
+
+S1  A terminal that can show more than plain text shows Markdown: each paragraph, list or block of code when whole.
+S2  Anywhere else the words are written as they come, unchanged but for characters that a terminal would obey.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TextIO
+
+from forestay.kernel import printable
+
+_FENCE = re.compile(r"^ {0,3}(```|~~~)", re.MULTILINE)
+_BREAK = re.compile(r"\n[ \t]*\n")
+
+
+class SpokenText:
+    """The text of one answer on `out`, which is the standard output."""
+
+    def __init__(self, out: TextIO | None = None, *, rich: bool | None = None) -> None:
+        self._out = sys.stdout if out is None else out
+        self._rich = shows_more(self._out) if rich is None else rich
+        self._waiting = ""
+        self._open = False
+
+    def say(self, chunk: str) -> None:
+        """The next piece of the answer."""
+        if self._rich:
+            self._waiting += chunk
+            blocks, self._waiting = whole_blocks(self._waiting)
+            for block in blocks:
+                self._show(block)
+        else:
+            self._out.write(printable(chunk))
+            self._open = not chunk.endswith("\n")
+        self._out.flush()
+
+    def end(self) -> None:
+        """Nothing more comes for now: what waits is shown, and the line is ended."""
+        if self._waiting.strip():
+            self._show(self._waiting)
+        if self._open:
+            self._out.write("\n")
+            self._out.flush()
+        self._waiting, self._open = "", False
+
+    def _show(self, block: str) -> None:
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        # The address of a link is shown beside its words: a terminal would hide it behind them.
+        shown = Markdown(printable(block), hyperlinks=False)
+        console = Console(file=self._out, highlight=False)
+        with console.capture() as caught:
+            console.print(shown)
+        self._out.write("".join(f"{line.rstrip()}\n" for line in caught.get().splitlines()))  # it fills each line up
+
+
+def shows_more(out: TextIO) -> bool:
+    """Whether `out` is a terminal with bold type and the like."""
+    return out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def whole_blocks(text: str) -> tuple[list[str], str]:
+    """The blocks of Markdown that are whole, and what may still go on: a block ends at an empty line outside code."""
+    blocks: list[str] = []
+    begun = 0
+    for found in _BREAK.finditer(text):
+        if len(_FENCE.findall(text, begun, found.start())) % 2 == 0:
+            blocks.append(text[begun : found.end()])
+            begun = found.end()
+    return [block for block in blocks if block.strip()], text[begun:]

@@ -1,0 +1,123 @@
+// Follows a conversation: the words of an answer come in as they are said, and the rest of the page is taken anew from
+// the host when something changed. Without it the page still works: every form is answered by the host.
+"use strict";
+
+(() => {
+  const talk = document.getElementById("talk");
+  const stream = document.getElementById("stream");
+  const message = document.getElementById("message");
+  const draft = document.getElementById("draft");
+
+  // What an extension puts into the editor comes in, unless somebody types there.
+  let offered = draft.textContent;
+  function takeDraft() {
+    const fresh = draft.textContent;
+    if (!message || fresh === offered) return;
+    if (message.value === "" || message.value === offered) message.value = fresh;
+    offered = fresh;
+  }
+
+  // One look at a time, and a pause as long as it took: an extension that draws without end leaves the page and the line
+  // to the host free for a person's answer. What was said is fetched only when something was.
+  const PAUSE = 60;
+  let pause = PAUSE;
+  let planned = null;
+  let wanted = null; // what the next look has to bring: "interface", "whole", or "said" (whole, and the stream is over)
+  const BRINGS = ["interface", "whole", "said"];
+  function look(kind) {
+    if (BRINGS.indexOf(kind) > BRINGS.indexOf(wanted)) wanted = kind;
+    planned ??= setTimeout(async () => {
+      const began = performance.now();
+      const brings = wanted;
+      wanted = null;
+      if (brings === "said") {
+        stream.hidden = true;
+        stream.textContent = "";
+      }
+      await refresh(false, brings === "interface" ? "?only=interface" : undefined).catch(() => true); // the host may be back soon
+      takeDraft();
+      pause = Math.max(PAUSE, performance.now() - began);
+      planned = null;
+      if (wanted) look(wanted);
+    }, pause);
+  }
+
+  // A question that comes up under somebody's finger is not answered by it: for a moment its buttons are off.
+  const FRESH = 800;
+  new MutationObserver((changes) => {
+    const buttons = changes.flatMap((change) => [...change.addedNodes]).flatMap((item) => [...(item.querySelectorAll?.("button") ?? [])]);
+    for (const button of buttons) button.disabled = true;
+    setTimeout(() => buttons.forEach((button) => { button.disabled = false; }), FRESH);
+  }).observe(document.getElementById("questions"), { childList: true });
+
+  if (talk.dataset.live) {
+    const source = new EventSource(talk.dataset.live);
+    source.addEventListener("said", () => look("said"));
+    source.addEventListener("told", () => look("whole"));
+    source.addEventListener("look", () => look("interface"));
+    source.addEventListener("chunk", (event) => {
+      stream.hidden = false;
+      stream.textContent += JSON.parse(event.data);
+    });
+  }
+
+  // A form is sent without leaving the page: what it changes comes in as everything else does.
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (!talk.dataset.live || !(form.id === "say" || form.closest("#dialogs"))) return;
+    event.preventDefault();
+    if (!(await send(form, new URLSearchParams(new FormData(form, event.submitter))))) return;
+    if (form.id === "say") message.value = "";
+    else form.closest(".dialog").remove();
+  });
+
+  async function send(form, fields) {
+    const answer = await fetch(form.action, { method: "POST", body: fields, credentials: "same-origin" });
+    if (!answer.ok) {
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      tell(form, page.querySelector(".alert, h1")?.textContent ?? "It could not be sent.");
+      return false;
+    }
+    form.querySelector(".alert")?.remove();
+    look("whole");
+    return true;
+  }
+
+  function tell(form, text) {
+    const told = form.querySelector(".alert") ?? document.createElement("p");
+    told.className = "alert";
+    told.setAttribute("role", "alert");
+    told.textContent = text.trim();
+    form.prepend(told);
+  }
+
+  message?.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    if (message.value.trim()) message.form.requestSubmit();
+  });
+
+  // Keys that extensions registered: the message that stands there stays, and the shortcut is said.
+  const named = (event) => [event.ctrlKey && "ctrl", event.altKey && "alt", event.shiftKey && "shift", event.key.toLowerCase()].filter(Boolean).join("+");
+  document.addEventListener("keydown", (event) => {
+    if (!message || !talk.dataset.live || event.isComposing || event.metaKey || !(event.ctrlKey || event.altKey || /^F\d+$/.test(event.key))) return;
+    const found = [...document.querySelectorAll("[data-key]")].find((item) => inOrder(item.dataset.key) === named(event));
+    if (!found) return;
+    event.preventDefault();
+    const fields = new URLSearchParams(new FormData(message.form));
+    fields.set("message", found.dataset.command.trim());
+    void send(message.form, fields);
+  });
+  const inOrder = (key) => {
+    const parts = key.split("+");
+    const last = parts.pop() || "+";
+    return [...["ctrl", "alt", "shift"].filter((name) => parts.includes(name)), last].join("+");
+  };
+
+  document.addEventListener("click", (event) => {
+    const command = event.target.closest("[data-command]");
+    if (!command || !message) return;
+    message.value = command.dataset.command;
+    message.focus();
+  });
+})();

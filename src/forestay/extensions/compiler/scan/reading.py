@@ -1,0 +1,106 @@
+"""Each text is read once: what it uses and what it needs, kept by the hash of its bytes.
+
+N1  A text is parsed once and walked once, for both questions.
+N2  What is kept is small: findings and needs, never a tree or a text. The least recently asked for goes first.
+N3  A bundle is a text like any other, but only asked what it uses: what it needs is told by its parts. Keys that are
+    made up are looked for in the bundle alone: it has every subscript that its parts have, and knows more of each.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from forestay.extensions.compiler.scan.needs import NETWORK, Use, needs
+from forestay.extensions.compiler.scan.reach import Reach
+from forestay.extensions.compiler.scan.rules import DECISIVE_WORDS
+from forestay.extensions.compiler.scan.syntax import Dialect, File
+from forestay.extensions.compiler.scan.uses import DECISIVE, MODULES, Finding, findings, has_uses, unparsed
+from forestay.extensions.compiler.scan.values import Values
+
+_NEEDS = re.compile(
+    rb"\b(?:fs|fs/promises|os|child_process|https?|http2|dns|undici|sqlite|fetch|process|XMLHttpRequest|WebSocket|EventSource|"
+    rb"pi|ui|exec|tool|sessionManager|ExtensionAPI|registerProvider|http)\b"
+)
+_BOTH = re.compile(rb"\b(?:" + "|".join(sorted(DECISIVE_WORDS | NETWORK)).encode() + rb")\b")
+_MOST = 8192  # texts that are remembered
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What a text tells."""
+
+    findings: tuple[Finding, ...] = ()
+    uses: tuple[Use, ...] = ()
+
+
+def read(name: str, text: bytes, dialect: Dialect) -> Reading:
+    """What one source uses, and needs."""
+    return _kept.reading(name, text, dialect, is_bundle=False)
+
+
+def read_bundle(name: str, text: bytes) -> tuple[Finding, ...]:
+    """What a whole program uses."""
+    return _kept.reading(name, text, "js", is_bundle=True).findings
+
+
+def forget() -> None:
+    """Let go of everything that is kept."""
+    _kept.clear()
+
+
+class _Kept:
+    def __init__(self) -> None:
+        self._readings: OrderedDict[tuple[str, str, bool, bytes], Reading] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def reading(self, name: str, text: bytes, dialect: Dialect, is_bundle: bool) -> Reading:
+        key = (name, dialect, is_bundle, hashlib.sha256(text).digest())
+        with self._lock:
+            known = self._readings.get(key)
+            if known is not None:
+                self._readings.move_to_end(key)
+                return known
+        made = _read(name, text, dialect, is_bundle)
+        with self._lock:
+            self._readings[key] = made
+            while len(self._readings) > _MOST:
+                self._readings.popitem(last=False)
+        return made
+
+    def clear(self) -> None:
+        with self._lock:
+            self._readings.clear()
+
+
+def _read(name: str, text: bytes, dialect: Dialect, is_bundle: bool) -> Reading:
+    is_asked = not is_bundle and _NEEDS.search(text) is not None
+    file = File(name, text, dialect)
+    if not is_asked and not has_uses(text):
+        return Reading(tuple(unparsed(file)))
+    with _uncollected():
+        values = Values(file)
+        words, modules = (_BOTH, None) if is_asked else (DECISIVE, MODULES)
+        reach = Reach(file, values, words, modules, is_part=not is_bundle)
+        return Reading(tuple(findings(file, values, reach)), tuple(needs(file, values, reach)) if is_asked else ())
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the cyclic collector: it would go through a million nodes again and again, and none is in a cycle."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+_kept = _Kept()

@@ -1,0 +1,52 @@
+"""A tool that is not as it was pinned, as a question to a person. A yes pins it.
+
+X1  The question shows the difference. A yes is for the definition that was shown, and for no other tool of the server.
+X2  Where nobody can be asked, the tool stays withdrawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from forestay.extensions.mcp.definitions import Change, Definition
+from forestay.extensions.mcp.pins import Pins
+from forestay.extensions.mcp.server_config import ServerConfig
+
+Ask = Callable[[str, dict[str, Any]], Awaitable[Any]]
+"""Shows a person a dialog of the host's own (operation, params) and gives the answer; None when nobody is there."""
+
+_SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+class NewPins:
+    """Asks about the changed tools of one server."""
+
+    def __init__(self, config: ServerConfig, pins: Pins, ask: Ask) -> None:
+        self._config = config
+        self._pins = pins
+        self._ask = ask
+
+    async def agreed(self, change: Change, offered: Definition) -> bool:
+        """Whether a person wants the tool as it is offered now."""
+        if change.faults or change.kind not in ("changed", "new"):
+            return False
+        answer = await self._ask("pin_tool", self._dialog(change, offered))
+        return isinstance(answer, dict) and answer.get("action") == "accept"
+
+    async def pin(self, pinned: Mapping[str, Definition], offered: Definition) -> dict[str, Definition]:
+        """The pins with this one among them, on record (X1)."""
+        kept = {**pinned, offered.name: offered}
+        await self._pins.pin(self._config, list(kept.values()), by="person")
+        return kept
+
+    def _dialog(self, change: Change, offered: Definition) -> dict[str, Any]:
+        name = self._config.name
+        was = "has a tool that nobody pinned" if change.kind == "new" else "changed a tool since a person pinned it"
+        return {
+            "title": f"Use {change.tool} of the MCP server {name} as it is now?",
+            "message": f"{name} {was}. A model reads what is different:\n\n{change.diff}",
+            "schema": _SCHEMA,
+            "subject": offered.digest,
+            "facts": {"server": name, "tool": change.tool, "change": change.kind, "diff": change.diff},
+        }

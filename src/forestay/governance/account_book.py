@@ -1,0 +1,249 @@
+"""`AccountBook`: what every account spent and what calls hold of it, on record before and after each call.
+
+Invariants, with those of `budgets`:
+
+- B2  What a call holds is a record before the call begins; what it used is a record after. Both move the accounts in
+      the transaction that writes them.
+- B3  Concurrent calls, of one process or of several, never pass a ceiling together: one at a time reserves, and a
+      reservation beside other processes is written only if no other came between.
+- B4  A hold of a run that has ended counts nothing, unless its call is still under way here: a crash leaks no
+      reservation, and a run that fails beside its calls gives nothing back before they are over.
+- B6  A call of a tool is charged once for its place in the run, before it begins: what is repeated after a crash was
+      paid for. A question to a model that is asked again is paid for again, because it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+
+from forestay.governance.accounts import Account, Reservation, Short
+from forestay.governance.balances import Balance, Balances
+from forestay.governance.budget_table import PREFIX
+from forestay.kernel import Append, Draft, Ledger, Problem, Record, outside_work
+from forestay.runs import Dimension, Spend
+
+_NOTHING = Reservation({})
+Along = Callable[[Append], None]
+"""Has a record written with those that the caller writes next."""
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """A reservation that is on record."""
+
+    id: str
+    tenant: str
+    run_id: str
+    accounts: tuple[str, ...]
+    reservation: Reservation
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call needs of the accounts that it draws on. Without `hard` there is always room. What is charged `once`
+    is spent as soon as it is reserved, however often and by whom the call is carried (B6). `own` is the account, where
+    there is one, that the call draws on each time."""
+
+    id: str
+    tenant: str
+    run_id: str
+    limits: Mapping[str, Spend]
+    reserve: Callable[[Sequence[Account]], Reservation | Short]
+    hard: bool = True
+    once: bool = False
+    own: str = ""
+
+
+class AccountBook:
+    """The accounts of every tenant of one ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._turn: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._settling: dict[str, Future[list[Record]]] = {}
+        self._under_way: set[tuple[str, str]] = set()  # holds of this process that are not settled: tenant and id
+        self._balances = Balances()
+        self._settled = 0  # how often a call was settled
+
+    async def hold(self, claim: Claim) -> Hold | Short:
+        """Reserve in every account, or nowhere (B3). It is on disk when this returns."""
+        async with self._turn[claim.tenant]:
+            while True:
+                await self.settled(claim.tenant)
+                head = await self._ledger.head(_stream(claim.tenant))
+                found = self._fitted(claim, *await self._read(claim))
+                if isinstance(found, Short) or not found.accounts:
+                    return found
+                self._begin(claim, found)
+                try:
+                    await self._ledger.append(_stream(claim.tenant), [_draft(claim, found)], expect=head.seq)
+                except BaseException as error:
+                    self._undo(claim)
+                    if not isinstance(error, Problem) or error.key != "ledger_conflict":
+                        raise
+                    continue  # another process came between
+                return found
+
+    @contextlib.asynccontextmanager
+    async def holding(self, claim: Claim, along: Along | None) -> AsyncIterator[Hold | Short]:
+        """As `hold`; with `along`, the block writes the reservation together with other records.
+
+        Nobody else of this process reserves meanwhile, and the accounts are those that it has in memory. Where other
+        processes reserve, the reservation is a commit of its own: only alone can it be refused (B3)."""
+        if along is None or self._ledger.shared:
+            yield await self.hold(claim)
+            return
+        async with self._turn[claim.tenant]:
+            found = self._fitted(claim, *await self._known(claim))
+            if isinstance(found, Hold) and found.accounts:
+                self._begin(claim, found)
+                along(Append(_stream(claim.tenant), [_draft(claim, found)]))
+            try:
+                yield found
+            except BaseException:
+                self._undo(claim)
+                raise
+
+    def _begin(self, claim: Claim, found: Hold) -> None:
+        """A hold is under way until it is settled (B4); what is charged at once never is."""
+        if claim.once:
+            self._balances.charged(claim.tenant, found.accounts, claim.id, found.reservation.amounts)
+        else:
+            self._under_way.add((claim.tenant, claim.id))
+            self._balances.held(claim.tenant, found.accounts, claim.id, found.reservation.amounts)
+
+    def _undo(self, claim: Claim) -> None:
+        """A reservation that may not be on record: the tables know."""
+        self._under_way.discard((claim.tenant, claim.id))
+        self._balances.drop(claim.tenant, claim.limits)
+
+    @staticmethod
+    def _fitted(claim: Claim, accounts: Sequence[Account], was_charged: bool) -> Hold | Short:
+        """What the accounts have room for, as they stand. A call that was charged needs none."""
+        if claim.once and was_charged:
+            return Hold(claim.id, claim.tenant, claim.run_id, (), _NOTHING)
+        found = claim.reserve(accounts)
+        if isinstance(found, Short):
+            if claim.hard:
+                return found
+            found = claim.reserve([]) if claim.once else _NOTHING
+            assert isinstance(found, Reservation), "without accounts nothing is short"
+        return Hold(claim.id, claim.tenant, claim.run_id, tuple(claim.limits), found)
+
+    def settle(self, hold: Hold, used: Spend | None) -> None:
+        """Give back what was held, and take what was used; None: the call used nothing. It goes to disk in front of
+        what is written next, which is the run's own word about the call."""
+        self._under_way.discard((hold.tenant, hold.id))
+        self._balances.spent(hold.tenant, hold.accounts, hold.id, used or {})
+        self._settled += 1
+        draft = Draft("budget.freed" if used is None else "budget.settled", _said(hold, used or {}))
+        self._settling[hold.tenant] = self._ledger.submit(Append(_stream(hold.tenant), [draft]), later=True)
+
+    async def settled(self, tenant: str) -> None:
+        """Wait until what this process settled can be read."""
+        settling = self._settling.get(tenant)
+        if settling is None:
+            return
+        try:
+            if not settling.done():
+                self._ledger.write_now()
+                with outside_work(asyncio.get_running_loop()):
+                    await asyncio.shield(asyncio.wrap_future(settling))  # others may wait for the same
+            settling.result()
+        except BaseException:
+            self._balances.drop(tenant)  # the disk may not have what they say
+            raise
+        finally:
+            if settling.done() and self._settling.get(tenant) is settling:
+                del self._settling[tenant]
+
+    async def accounts(self, tenant: str, limits: Mapping[str, Spend]) -> list[Account]:
+        """The accounts with these limits as they stand."""
+        if not limits:
+            return []
+        rows = await self._rows(tenant, limits)
+        return [self._balance(tenant, name, rows).account(name, limit, "") for name, limit in limits.items()]
+
+    async def _read(self, claim: Claim) -> tuple[list[Account], bool]:
+        """The accounts of a claim as the tables have them, and whether its call was charged."""
+        await self.settled(claim.tenant)
+        rows = await self._rows(claim.tenant, claim.limits, claim.id)
+        balances = [(name, limit, self._balance(claim.tenant, name, rows)) for name, limit in claim.limits.items()]
+        return [item.account(name, limit, claim.id) for name, limit, item in balances], _has_charge(rows)
+
+    async def _known(self, claim: Claim) -> tuple[list[Account], bool]:
+        """As `_read`, from memory where nobody else can have changed the accounts."""
+        tenant, settling = claim.tenant, self._settling.get(claim.tenant)
+        found = {name: self._balances.find(tenant, name) for name in claim.limits}
+        missing = [name for name, balance in found.items() if balance is None]
+        if missing or (settling is not None and settling.done()):
+            await self.settled(tenant)  # or hear what the disk said
+        before, own = self._settled, found.get(claim.own)
+        charged = None if own is None else own.charged
+        rows = await self._rows(tenant, missing, claim.id) if missing or (claim.once and charged is None) else []
+        for name in missing:
+            balance = found[name] = self._balance(tenant, name, rows)
+            if before == self._settled and all((tenant, id) in self._under_way for id in balance.held):
+                self._balances.keep(tenant, name, balance)  # else a hold of a process that died ends with its run (B4)
+        accounts = [item.account(name, claim.limits[name], claim.id) for name, item in found.items() if item]
+        return accounts, _has_charge(rows) if charged is None else claim.id in charged
+
+    async def _rows(self, tenant: str, accounts: Iterable[str], charge: str = "") -> list[tuple[Any, ...]]:
+        """What was spent of accounts and what is held of them; and whether the call `charge` was charged."""
+        names = tuple(accounts)
+        places = ", ".join("?" * len(names))
+        charged = "SELECT '', '', 0, hold, 'charged' FROM budget_charged WHERE tenant = ? AND hold = ?"
+        if not names:
+            return await self._ledger.look_up(charged, (tenant, charge))
+        return await self._ledger.look_up(
+            "SELECT account, dimension, amount, '', 'spent' FROM budget_spent "  # noqa: S608
+            f"WHERE tenant = ? AND account IN ({places}) UNION ALL "
+            "SELECT h.account, h.dimension, h.amount, h.hold, CASE WHEN r.ended IS NULL THEN 'held' ELSE 'left' END "
+            "FROM budget_held h JOIN runs r ON r.run_id = h.run_id "
+            f"WHERE h.tenant = ? AND h.account IN ({places}) UNION ALL {charged}",
+            (tenant, *names, tenant, *names, tenant, charge),
+        )
+
+    def _balance(self, tenant: str, account: str, rows: Iterable[tuple[Any, ...]]) -> Balance:
+        spent: dict[Dimension, int] = {}
+        held: dict[str, dict[Dimension, int]] = {}
+        for name, dimension, amount, hold, kind in rows:
+            if name != account:
+                continue
+            if kind == "spent":
+                spent[dimension] = int(amount)
+            elif kind == "held" or (tenant, hold) in self._under_way:  # B4
+                held.setdefault(hold, {})[dimension] = int(amount)
+        return Balance(spent, held)
+
+
+def _has_charge(rows: Iterable[tuple[Any, ...]]) -> bool:
+    return any(row[4] == "charged" for row in rows)
+
+
+def _draft(claim: Claim, hold: Hold) -> Draft:
+    """The record of a reservation."""
+    said = _said(hold, hold.reservation.amounts)
+    return Draft("budget.settled", {**said, "once": True}) if claim.once else Draft("budget.held", said)
+
+
+def _said(hold: Hold, amounts: Spend) -> dict[str, Any]:
+    return {
+        "tenant": hold.tenant,
+        "hold": hold.id,
+        "runId": hold.run_id,
+        "accounts": list(hold.accounts),
+        "amounts": dict(amounts),
+    }
+
+
+@functools.lru_cache(maxsize=256)
+def _stream(tenant: str) -> str:
+    return PREFIX + hashlib.sha256(tenant.encode()).hexdigest()[:32]

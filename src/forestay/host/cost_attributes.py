@@ -1,0 +1,56 @@
+"""What a span may say of cost (OpenWOP observability, cost attribution): seven attributes, each of its own type.
+
+Whatever else somebody puts under `openwop.cost.` stays out: an unknown name may carry anything, also a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from forestay.host.tracing import Span, Tracing
+from forestay.kernel import redact_text
+from forestay.runs import Execution, NodeType
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "openwop.cost.tokens.input": int,
+    "openwop.cost.tokens.output": int,
+    "openwop.cost.tokens.total": int,
+    "openwop.cost.usd": (int, float),
+    "openwop.cost.currency": str,
+    "openwop.cost.estimated": bool,
+    "openwop.cost.provider": str,
+}
+_LONGEST = 64
+
+
+def set_cost(span: Span, attributes: Mapping[str, Any]) -> None:
+    """Put what the span may say of cost on it, and nothing else of `attributes`."""
+    for name, kind in _TYPES.items():
+        value = attributes.get(name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            continue
+        span.set(name, redact_text(value)[:_LONGEST] if isinstance(value, str) else value)
+
+
+def cost_emit(tracing: Tracing) -> NodeType:
+    """A node type of the contract's fixtures, for the sample seams: it says of cost what its configuration says."""
+
+    async def execute(ctx: Execution) -> dict[str, Any]:
+        given: dict[str, Any] = ctx.config.get("attrs") or {}
+        with tracing.span(f"execute_node {ctx.node_id}") as span:
+            span.set("openwop.run_id", ctx.run_id)
+            span.set("openwop.node_id", ctx.node_id)
+            set_cost(span, given)
+        used = {name: int(given.get(f"openwop.cost.tokens.{name}", 0)) for name in ("input", "output")}
+        usage: dict[str, Any] = {
+            "provider": str(given.get("openwop.cost.provider", "unknown")),
+            "model": "unknown",
+            "inputTokens": used["input"],
+            "outputTokens": used["output"],
+            "costEstimateUsd": given.get("openwop.cost.usd", 0),
+        }
+        ctx.emit("provider.usage", usage)
+        return {}
+
+    return NodeType(type_id="conformance.cost.emit", execute=execute, summary="Says what it cost (sample seams).")

@@ -1,0 +1,102 @@
+"""Entries of a session as the extensions that made them draw them: custom messages and entries, tool calls, results.
+
+Z1  A drawing is text without control characters, cut as everything that extensions show, with the extension's name.
+Z2  An entry is drawn once and the drawing kept; one that takes longer than SECONDS, or fails, is shown plainly.
+Z3  So many entries are drawn for one look; the older ones are shown plainly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from forestay.host.extensions import ProjectExtensions
+from forestay.host.session_room import OPTIONS, cut
+from forestay.kernel import Problem
+from forestay.sessions import Entry, role_of
+
+if TYPE_CHECKING:
+    from forestay.extensions import Extensions
+
+SECONDS = 2.0
+AT_ONCE, _KEPT = 40, 1000
+_Draw = Callable[[], Awaitable[list[str]]]
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """What an extension draws in place of an entry."""
+
+    extension: str
+    lines: tuple[str, ...]
+
+
+class Drawings:
+    """The drawings of a host's sessions; none while its extensions are not loaded."""
+
+    def __init__(self, extensions: ProjectExtensions) -> None:
+        self._extensions = extensions
+        self._kept: dict[str, Drawn | None] = {}
+
+    async def of(self, branch: Iterable[Entry]) -> dict[str, Drawn]:
+        """The drawings of a branch's entries, by their ids."""
+        suite, entries = self._extensions.opened, list(branch)
+        if suite is None:
+            return {}
+        found: dict[str, Drawn] = {}
+        calls = {str(call.get("id")): call for entry in entries for call in _calls(entry)}
+        for entry in entries[-AT_ONCE:]:
+            if (drawn := await self._of(suite, entry, calls)) is not None:
+                found[entry["id"]] = drawn
+        return found
+
+    async def _of(self, suite: Extensions, entry: Entry, calls: Mapping[str, Any]) -> Drawn | None:
+        if entry["id"] in self._kept:
+            return self._kept[entry["id"]]
+        drawn = await self._draw(suite, entry, calls)
+        while len(self._kept) >= _KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[entry["id"]] = drawn
+        return drawn
+
+    async def _draw(self, suite: Extensions, entry: Entry, calls: Mapping[str, Any]) -> Drawn | None:
+        found = _renderers(suite, entry, calls)
+        try:
+            parts = [line for _, draw in found for line in cut(await draw(), OPTIONS)]
+        except Problem:  # its trap or its error is in the evidence
+            return None
+        return Drawn(found[0][0], tuple(parts)) if parts else None
+
+
+def _renderers(suite: Extensions, entry: Entry, calls: Mapping[str, Any]) -> list[tuple[str, _Draw]]:
+    """Who draws an entry: the extension, and how to ask it."""
+    kind, role = entry["type"], role_of(entry)
+    name = str(entry.get("customType"))
+    for member in suite.members:
+        guest, known = member.extension, member.extension.registrations
+        if kind == "custom_message" and entry.get("display") and name in known.renderers:
+            return [(guest.name, partial(guest.render, name, {**entry, "role": "custom"}, timeout=SECONDS))]
+        if kind == "custom" and name in known.entry_renderers:
+            return [(guest.name, partial(guest.render_entry, name, entry, timeout=SECONDS))]
+    if role == "toolResult":
+        message = entry["message"]
+        call = calls.get(str(message.get("toolCallId")), {})
+        result = {"content": message.get("content"), "details": message.get("details")}
+        return _tool(suite, str(message.get("toolName")), call.get("arguments"), result)
+    return [found for call in _calls(entry) for found in _tool(suite, str(call.get("name")), call.get("arguments"))]
+
+
+def _tool(suite: Extensions, name: str, arguments: Any, result: Any = None) -> list[tuple[str, _Draw]]:
+    tool = next((item for item in suite.tools() if item.name == name), None)
+    if tool is None or not (tool.renders_call if result is None else tool.renders_result):
+        return []
+    guest = suite.owner(name).extension
+    return [(guest.name, partial(guest.render_tool, name, arguments, result, timeout=SECONDS))]
+
+
+def _calls(entry: Entry) -> list[Mapping[str, Any]]:
+    content = entry["message"].get("content") if role_of(entry) == "assistant" else None
+    blocks = content if isinstance(content, list) else []
+    return [block for block in blocks if isinstance(block, Mapping) and block.get("type") == "toolCall"]

@@ -1,0 +1,86 @@
+"""The interface of extensions in a host that serves front ends: each session has a room, and `hasUI` says who is there.
+
+A dialog goes to the room of the session that the extensions live in. Without anybody there it has its default at once;
+where a person is `expected` (a turn goes on after a restart), `prompts` asks instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from forestay.extensions import DIALOGS, HOST_ASKS
+from forestay.host.session_room import SessionRoom
+from forestay.kernel import Ids
+
+_ROOMS = 200
+
+
+class SessionUi:
+    """`extensions.Ui` over the rooms of sessions."""
+
+    colour = False
+    color_mode: Literal["truecolor", "256color"] = "256color"
+
+    def __init__(self, ids: Ids, *, living: Callable[[], str | None], told: Callable[[], None]) -> None:
+        """`living` is the session that the extensions live in; `told` hears when somebody comes or goes."""
+        self._ids = ids
+        self._living = living
+        self._told = told
+        self._rooms: dict[str, SessionRoom] = {}
+        self._expected: Counter[str] = Counter()
+
+    def room(self, session: str) -> SessionRoom:
+        """The room of a session; rooms in which nothing is are given up first when there are too many."""
+        if session not in self._rooms:
+            if len(self._rooms) >= _ROOMS:
+                self._make_space()
+            self._rooms[session] = SessionRoom(lambda: self._ids.new("ask"), self._told)
+        return self._rooms[session]
+
+    def _make_space(self) -> None:
+        spare = [name for name, room in self._rooms.items() if room.is_empty]
+        spare = spare or [name for name, room in self._rooms.items() if not room.attended][:1]
+        for name in spare:
+            del self._rooms[name]
+
+    def changed(self, session: str) -> None:
+        """Something of the session changed: who follows its room looks again."""
+        if session in self._rooms:
+            self._rooms[session].changed()
+
+    @contextmanager
+    def expecting(self, session: str) -> Iterator[None]:
+        """While a person who was there before a restart is taken to come back."""
+        self._expected[session] += 1
+        self._told()
+        try:
+            yield
+        finally:
+            self._expected[session] -= 1
+            self._told()
+
+    def is_attended(self, session: str) -> bool:
+        """Whether somebody is there."""
+        return session in self._rooms and self._rooms[session].attended
+
+    @property
+    def interactive(self) -> bool:
+        living = self._living()
+        return living is not None and (self.is_attended(living) or self._expected[living] > 0)
+
+    @property
+    def absent(self) -> bool:
+        """Whether the one who is expected has not come yet."""
+        living = self._living()
+        return living is not None and self._expected[living] > 0 and not self.is_attended(living)
+
+    async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
+        living = self._living()
+        if living is None or operation in HOST_ASKS:  # a run asks what the host wants to know, or nobody
+            return None
+        if operation in DIALOGS:
+            return await self.room(living).ask(extension, operation, params)
+        return self.room(living).notice(extension, operation, params)

@@ -1,0 +1,76 @@
+"""Likeness in meaning beside likeness in words: what an embedder adds to the ranking.
+
+Invariants:
+
+- M1  What words find stays found: likeness in meaning counts less than words do, and hardly anything for a fact that
+      holds the words of the question already.
+- M2  An embedder counts as far as it is believed (`models/belief.py`): one that compares spellings adds next to
+      nothing, and stands in only where words find nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from forestay.models import believed, words
+from forestay.relay.lines import leans, lends
+from forestay.relay.vectors import Vectors
+from forestay.relay.warm import Warm
+
+_LOOKED_AT = 200  # facts
+_MOST = 0.5  # what the likest fact gains, where the best by words has 1
+_BESIDE_WORDS = 0.85  # the part of it that counts only as far as words are missing
+_SHARP = 5
+_SMOOTH = 0.5
+
+
+class Near(msgspec.Struct, frozen=True):
+    """The facts that are like a text in meaning, the most alike first, and how far the embedder is believed."""
+
+    likeness: Mapping[int, float] = {}
+    belief: float = 1.0
+
+
+NOWHERE = Near()
+
+
+def near_to(vectors: Vectors | None, text: str, without: AbstractSet[int] = frozenset()) -> Near:
+    """What is like `text` in meaning, but for the facts in `without`. Call it in a thread."""
+    found = {} if vectors is None else vectors.near(text, _LOOKED_AT, without)
+    return NOWHERE if vectors is None or not found else Near(found, believed(vectors.embedder))
+
+
+def without_speakers(warm: Warm, text: str) -> str:
+    """`text` without the names of those who talk: whom a question is about says nothing of what it means."""
+    if not warm.speakers:
+        return text
+    kept = [word for word in text.split() if warm.speakers.isdisjoint(words(word))]
+    return " ".join(kept) or text
+
+
+def add_meaning(warm: Warm, relevance: dict[int, float], near: Near, questions: int, cold: bool) -> None:
+    """Adds likeness in meaning to `relevance`, which is likeness in words (M1, M2).
+
+    The vector of a text of several `questions` means none of them, so it counts the less the more there are.
+    """
+    most = near.belief * _MOST / max(1, questions) ** 2
+    for number, likeness in _scaled(warm, near.likeness).items():
+        if cold or number in warm.index:
+            held = relevance.get(number, 0.0)
+            relevance[number] = held + most * likeness * (1 - _BESIDE_WORDS * min(1.0, held))
+
+
+def _scaled(warm: Warm, likeness: Mapping[int, float]) -> dict[int, float]:
+    """From 0 for the least to 1 for the best; in talk a line leans on those around it."""
+    shared = dict(likeness)
+    for number, own in likeness.items():
+        fact = warm.facts[number]
+        for step, weight in lends(fact) if fact.talk else ():
+            if number + step in shared and leans(warm.facts[number + step], fact):
+                shared[number + step] += _SMOOTH * weight * own
+    best, least = max(shared.values()), min(shared.values())
+    span = best - least
+    return {number: ((own - least) / span if span else 1.0) ** _SHARP for number, own in shared.items()}

@@ -1,0 +1,69 @@
+"""`NodeMemory`: what a node keeps between runs and reads again (OpenWOP RFC 0004 §A).
+
+- A write is an effect: it is made once, and the run's log says `memory.written` without the content (RFC 0057).
+- A list is an effect of ids: a replay reads the same entries, as far as they are not forgotten. What they say is in no
+  record of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from forestay.runs.ports import MemorySource
+
+if TYPE_CHECKING:
+    from forestay.runs.execution import Execution
+
+_LISTED = 100
+
+
+class NodeMemory:
+    """The four operations, for one execution of a node."""
+
+    def __init__(self, ctx: Execution, source: MemorySource) -> None:
+        self._ctx = ctx
+        self._source = source
+        self._calls = 0
+
+    async def put(
+        self, memory_ref: str, content: str, *, tags: Sequence[str] = (), expires_at: str | None = None
+    ) -> str:
+        """Keep an entry; its id."""
+        key = self._key("put")
+        caller = self._ctx.caller(key, "memory")
+
+        async def write() -> str:
+            return await self._source.put(caller, memory_ref, content, tags, expires_at)
+
+        memory_id: str = await self._ctx.effect(key, write, provider="memory")
+        told = {"memoryRef": memory_ref, "memoryId": memory_id, "nodeId": self._ctx.node_id}
+        agent = (self._ctx.agent or {}).get("agentId")
+        self._ctx.emit("memory.written", told | ({"agentId": agent} if isinstance(agent, str) else {}))
+        return memory_id
+
+    async def list(self, memory_ref: str, *, tag: str | None = None, limit: int = _LISTED) -> Sequence[dict[str, Any]]:
+        """Entries in the contract's shape, the newest first."""
+        key = self._key("list")
+        caller = self._ctx.caller(key, "memory")
+        ids: Sequence[str] = await self._ctx.effect(
+            key, lambda: self._source.list(caller, memory_ref, tag, limit or _LISTED), provider="memory"
+        )
+        return await self._source.read(caller, memory_ref, ids)
+
+    async def get(self, memory_ref: str, memory_id: str) -> dict[str, Any] | None:
+        """One entry; None when it is forgotten, expired or not this tenant's."""
+        found = await self._source.read(self._ctx.caller("memory/get", "memory"), memory_ref, [memory_id])
+        return found[0] if found else None
+
+    async def delete(self, memory_ref: str, memory_id: str) -> bool:
+        """Forget an entry for good; whether it was there."""
+        key = self._key("delete")
+        caller = self._ctx.caller(key, "memory")
+        return await self._ctx.effect(
+            key, lambda: self._source.delete(caller, memory_ref, memory_id), provider="memory"
+        )
+
+    def _key(self, verb: str) -> str:
+        self._calls += 1
+        return f"memory/{self._calls}-{verb}"

@@ -1,0 +1,18 @@
+"""OpenAI's interface at `/openai/v1` and Anthropic's at `/anthropic/v1`: an agent is a model, and each answer is a
+durable run."""
+
+from forestay.surface.completions import catalogue, chat, messages, responses
+from forestay.surface.operations import Operation
+from forestay.surface.services import Services
+
+__all__ = ["operations"]
+
+
+def operations(services: Services) -> list[Operation]:
+    host = services.host
+    return [
+        *catalogue.api.of(catalogue.Offered(host)),
+        *chat.api.of(host),
+        *responses.api.of(host),
+        *messages.api.of(host),
+    ]

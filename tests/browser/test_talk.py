@@ -1,0 +1,71 @@
+"""A conversation in a real browser: words as they come, commands, and the dialogs of an extension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser.conftest import Visit
+from tests.console.served import Served, served
+from tests.console.talking import talking
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(talking(tmp_path_factory.mktemp("talk")), "--trust") as running:
+        yield running
+
+
+def test_a_person_talks_and_an_extension_asks(visit: Visit) -> None:
+    page = visit.page
+    visit.go("/sessions")
+    page.fill("#message", "Where does the Aurora lie?")
+    page.click('button:text-is("Begin")')
+    page.wait_for_selector('.line.assistant:has-text("The Aurora lies at berth 7.")')
+    page.evaluate("window.untouched = true")
+    page.locator(".line.result summary").click()
+    assert "berth 7" in page.locator(".line.result pre").inner_text()
+
+    page.fill("#message", "And the Borealis?")
+    page.press("#message", "Enter")
+    page.wait_for_selector('.line.assistant:has-text("The Borealis lies at berth 9.")')
+    assert page.input_value("#message") == ""
+    page.locator("#stream").wait_for(state="hidden")
+
+    page.click('button[data-command="/berth "]')
+    page.type("#message", "for two")
+    page.press("#message", "Enter")
+    dialog = page.locator(".dialog")
+    dialog.locator('text="Which berth?"').wait_for()
+    assert "harbour asks" in dialog.inner_text() and "\\x1b[31m" in dialog.inner_text()
+    dialog.locator('label:has-text("south")').click()
+    dialog.locator('button:text-is("Answer")').click()
+    dialog.locator('button:text-is("Yes")').click()
+    page.locator('.dialog:has-text("Her name?") input[name="value"]').fill("Aurora")
+    page.locator('.dialog button:text-is("Answer")').click()
+    page.locator(".dialog textarea").wait_for()
+    visit.accessible()
+    page.locator('.dialog button:text-is("Cancel")').click()
+    page.wait_for_selector('.notices li:has-text("Moored")')
+    assert "~x~" in page.locator(".place.widget").inner_text()
+    assert page.locator(".place.status").inner_text().split() == ["extension", "harbour", "high"]
+    page.locator("#stop button").wait_for(state="detached")
+    assert page.evaluate("window.untouched") is True, "the page was never loaded anew"
+    address = page.url.removeprefix(visit.url)
+    entries = visit.host.api.get(f"/host/v1{address}").json()["result"]["entries"]
+    told = {"args": "for two", "chosen": "south", "sure": True, "name": "Aurora", "log": None, "ui": True}
+    assert entries[-1]["data"] == told
+
+
+def test_a_turn_is_ended_from_the_page(visit: Visit) -> None:
+    page = visit.page
+    visit.go("/sessions")
+    page.click('button:text-is("Begin")')
+    page.fill("#message", "/berth")
+    page.press("#message", "Enter")
+    page.locator(".dialog").wait_for()
+    page.click('#stop button:text-is("End this turn")')
+    page.locator(".dialog").wait_for(state="detached")
+    page.locator("#stop button").wait_for(state="detached")
+    assert "cancelled" in page.locator(".line.failed").inner_text()

@@ -1,0 +1,1 @@
+"""Hostile bytes for every parser that reads what strangers write."""
