@@ -1,5 +1,5 @@
 # Two commands matter: `make run` and `make test`. Each sets up what it needs, once.
-.PHONY: help run test postgres sweep check fuzz bench bars soak day docs wheel sbom screenshots corpus lock clean setup
+.PHONY: help run test postgres sweep again check fuzz bench bars soak day docs wheel sbom screenshots corpus lock clean setup
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
@@ -10,6 +10,7 @@ help:
 	@echo "make postgres  the suites of ledger, runs, relay, host and http, on PostgreSQL"
 	@echo "make check   ruff, mypy --strict, import contracts, faces of packages"
 	@echo "make sweep   the exhaustive tests: crash matrices, corpora, soaks"
+	@echo "make again   the tests that failed last, one after the other"
 	@echo "make fuzz    search for bytes that break a parser, half a minute each (FUZZ_SECONDS, FUZZ), and write benchmarks/FUZZ.md"
 	@echo "make bench   measure, and write benchmarks/RESULTS.md (AREAS=\"host http\": only these)"
 	@echo "make bars    measure the figures that the project has set itself beside their limits, and write benchmarks/BARS.md"
@@ -37,7 +38,10 @@ postgres: setup
 	@FORESTAY_TEST_LEDGER=postgres $(BIN)/python -m pytest -n 2 -q -m "not sweep" $(or $(SUITES),tests/kernel tests/runs tests/relay tests/host tests/surface)
 
 sweep: setup
-	@$(BIN)/python -m pytest -n 2 -q -m sweep --hypothesis-profile=searching $(SWEEP)
+	@$(BIN)/python -m pytest -n 2 -q -m sweep --hypothesis-profile=$(or $(EXAMPLES),searching) $(SWEEP)
+
+again: setup
+	@$(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
 
 check: setup
 	@$(BIN)/ruff check .

@@ -47,7 +47,7 @@ def _play(page: Any, steps: Sequence[Step], picture: Path) -> None:
                 page.fill("#message", what)
                 page.press("#message", "Enter")
             case "see" | "stand" | "stood":
-                page.wait_for_function(_SHOWN, arg=what)
+                _see(page, what)
             case "choose":
                 _check_new(page, steps[at + 1 :])
                 page.locator(".dialog label.pick").nth(int(what) - 1).click()
@@ -60,6 +60,16 @@ def _play(page: Any, steps: Sequence[Step], picture: Path) -> None:
     page.locator("#stop button").wait_for(state="detached")
     if ("picture", "") not in steps:
         _take(page, picture)
+
+
+def _see(page: Any, what: str) -> None:
+    """The text comes; when it does not, what stands there instead says why."""
+    from playwright.sync_api import TimeoutError
+
+    try:
+        page.wait_for_function(_SHOWN, arg=what)
+    except TimeoutError as late:
+        raise AssertionError(f"{what!r} never came. There is:\n{page.inner_text('main')}") from late
 
 
 def _take(page: Any, picture: Path) -> None:

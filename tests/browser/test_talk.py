@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -69,3 +70,48 @@ def test_a_turn_is_ended_from_the_page(visit: Visit) -> None:
     page.locator(".dialog").wait_for(state="detached")
     page.locator("#stop button").wait_for(state="detached")
     assert "cancelled" in page.locator(".line.failed").inner_text()
+
+
+def test_a_message_that_is_sent_while_a_turn_works_waits_for_its_end(visit: Visit) -> None:
+    page = visit.page
+    visit.go("/sessions")
+    page.click('button:text-is("Begin")')
+    page.fill("#message", "/berth")
+    page.press("#message", "Enter")
+    page.locator(".dialog").wait_for()
+    page.fill("#message", "Where does the Aurora lie?")
+    page.press("#message", "Enter")
+    page.wait_for_selector('#say .alert:has-text("It is sent when this turn ends.")')
+    assert page.input_value("#message") == "Where does the Aurora lie?"
+    page.click('#stop button:text-is("End this turn")')
+    page.wait_for_selector('li.assistant:has-text("The Aurora lies at berth 7.")')
+    assert page.input_value("#message") == "" and page.locator("#say .alert").count() == 0
+
+
+def test_what_is_typed_before_the_host_has_answered_is_kept(visit: Visit) -> None:
+    page = visit.page
+    visit.go("/sessions")
+    page.click('button:text-is("Begin")')
+    page.fill("#message", "Where does the Aurora lie?")
+    held: list[Any] = []
+    page.route("**/say", lambda route: held.append(route))  # the answer is on its way as long as the test wants
+    with page.expect_request("**/say"):
+        page.press("#message", "Enter")
+    page.fill("#message", "The next")
+    with page.expect_response("**/say"):
+        held[0].continue_()
+    page.wait_for_selector('li.assistant:has-text("The Aurora lies at berth 7.")')
+    assert page.input_value("#message") == "The next"
+
+
+def test_a_message_that_the_host_refuses_comes_back(visit: Visit) -> None:
+    page = visit.page
+    visit.go("/sessions")
+    page.click('button:text-is("Begin")')
+    page.fill("#message", "And the Borealis?")
+    page.route("**/say", lambda route: route.abort())
+    page.press("#message", "Enter")
+    page.wait_for_selector('#say .alert:has-text("The host does not answer.")')
+    assert page.input_value("#message") == "And the Borealis?"
+    assert visit.troubles and all("net::ERR_FAILED" in trouble for trouble in visit.troubles)
+    visit.troubles.clear()

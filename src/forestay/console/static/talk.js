@@ -20,6 +20,7 @@
   // One look at a time, and a pause as long as it took: an extension that draws without end leaves the page and the line
   // to the host free for a person's answer. What was said is fetched only when something was.
   const PAUSE = 60;
+  const AGAIN = 2000;
   let pause = PAUSE;
   let planned = null;
   let wanted = null; // what the next look has to bring: "interface", "whole", or "said" (whole, and the stream is over)
@@ -34,11 +35,13 @@
         stream.hidden = true;
         stream.textContent = "";
       }
-      await refresh(false, brings === "interface" ? "?only=interface" : undefined).catch(() => true); // the host may be back soon
+      const came = await refresh(false, brings === "interface" ? "?only=interface" : undefined).catch(() => false);
       takeDraft();
-      pause = Math.max(PAUSE, performance.now() - began);
+      pause = came ? Math.max(PAUSE, performance.now() - began) : AGAIN;
       planned = null;
+      if (!came) look(brings); // what changed is still to be shown: the host may be back soon
       if (wanted) look(wanted);
+      if (isDue && !isWorking()) void say();
     }, pause);
   }
 
@@ -64,23 +67,49 @@
   // A form is sent without leaving the page: what it changes comes in as everything else does.
   document.addEventListener("submit", async (event) => {
     const form = event.target;
-    if (!talk.dataset.live || !(form.id === "say" || form.closest("#dialogs"))) return;
+    if (!talk.dataset.live || !(form.id === "say" || form.closest("#dialogs, #stop"))) return;
     event.preventDefault();
-    if (!(await send(form, new URLSearchParams(new FormData(form, event.submitter))))) return;
-    if (form.id === "say") message.value = "";
-    else form.closest(".dialog").remove();
+    if (form.id === "say") await say();
+    else if (await send(form, new URLSearchParams(new FormData(form, event.submitter)))) (form.closest(".dialog") ?? form).remove();
   });
 
+  // A message waits for the end of the turn that is under way: whoever reads fast answers before it has ended. It leaves the
+  // field when it is sent, so that the next one can be typed before the host has answered; refused, it comes back.
+  const isWorking = () => document.querySelector("#stop button") !== null;
+  let isDue = false;
+  let isSaying = false;
+  async function say() {
+    if (isSaying || !message.value.trim()) return;
+    isSaying = true;
+    await refresh(false).catch(() => false);
+    isDue = isWorking();
+    if (isDue) tell(message.form, "It is sent when this turn ends.");
+    else {
+      const said = message.value;
+      const fields = new URLSearchParams(new FormData(message.form));
+      message.value = "";
+      if (!(await send(message.form, fields))) message.value = [said, message.value].filter(Boolean).join("\n");
+    }
+    isSaying = false;
+  }
+
   async function send(form, fields) {
-    const answer = await fetch(form.action, { method: "POST", body: fields, credentials: "same-origin" });
-    if (!answer.ok) {
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      tell(form, page.querySelector(".alert, h1")?.textContent ?? "It could not be sent.");
+    const refused = await refusal(form, fields).catch(() => "The host does not answer. Is it running?");
+    if (refused !== null) {
+      tell(form, refused);
       return false;
     }
     form.querySelector(".alert")?.remove();
     look("whole");
     return true;
+  }
+
+  // Why the host did not take a form; null when it did.
+  async function refusal(form, fields) {
+    const answer = await fetch(form.action, { method: "POST", body: fields, credentials: "same-origin" });
+    if (answer.ok) return null;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    return page.querySelector(".alert, h1")?.textContent ?? "It could not be sent.";
   }
 
   function tell(form, text) {
