@@ -30,7 +30,6 @@ needs_contract = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the contract'
 
 # What a fixture that is not listed waits for, by its id.
 WAITS = {
-    "conformance-agent-channel-dispatch": "an agent bound to `core.identity`; here `core.agent` runs agents",
     "conformance-phase4-replay-divergence": "a replay that asks the model again; ours never does",
 }
 

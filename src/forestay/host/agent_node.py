@@ -91,9 +91,22 @@ class AgentNode:
     def type(self) -> NodeType:
         return msgspec.structs.replace(UNBOUND, execute=self.execute)
 
+    def pinned(self, other: NodeType) -> NodeType:
+        """Another type, whose work is done by the agent that a node pins by channel, if it does (RFC 0082 §B)."""
+
+        async def execute(ctx: Execution) -> dict[str, Any]:
+            if "channel" in (ctx.agent or {}):
+                return await self._perform(ctx, dict(ctx.inputs))
+            outputs: dict[str, Any] = await other.execute(ctx)
+            return outputs
+
+        return msgspec.structs.replace(other, execute=execute)
+
     async def execute(self, ctx: Execution) -> dict[str, Any]:
+        return await self._perform(ctx, ctx.inputs.get("task", ctx.config.get("task")))
+
+    async def _perform(self, ctx: Execution, task: Any) -> dict[str, Any]:
         chosen = await self._choice.of(ctx)
-        task = ctx.inputs.get("task", ctx.config.get("task"))
         if task is None:
             raise Problem("agent_input_invalid", "The agent has no task.", at="$.inputs.task")
         session = await self._session(ctx)

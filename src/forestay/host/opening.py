@@ -443,6 +443,8 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
         registry.add(deployments.type)
         registry.add(evaluations.type)
         registry.add(authorizations.type)
+        if options.sample_seams:
+            registry.wrap("core.identity", node.pinned)  # the contract's fixture pins an agent there
         if options.sample_seams and tracing.active:
             registry.add(cost_emit(tracing))
         if config.a2a.peers:

@@ -27,6 +27,26 @@ def agent(host: Seeded, name: str) -> None:
     assert host.ended(name)["agent"]["agentId"]
 
 
+def channel_kept(host: Seeded, name: str) -> None:
+    def promoted() -> str:
+        wanted = {"scenario": "promote", "agentId": "core.conformance.channel-agent", "channel": "stable"}
+        made = host.api.post("/v1/host/sample/agents/deployment-transition", wanted)
+        assert made.status_code == 200 and made.json()["allowed"], made.text
+        return str(made.json()["record"]["version"])
+
+    def resolved(run_id: str) -> tuple[str, str]:
+        (started,) = host.of(run_id, "agent.invocation.started")
+        return started["resolvedChannel"], started["resolvedAgentVersion"]
+
+    first = promoted()
+    run_id = host.ended(name)["runId"]
+    second = promoted()  # the channel moves on
+    fork = host.api.post(f"/v1/runs/{run_id}:fork", {"mode": "replay"}).json()["runId"]
+    assert host.api.wait(fork)["status"] == "completed"
+    assert first != second and resolved(run_id) == resolved(fork) == ("stable", first)
+    assert resolved(host.ended(name)["runId"]) == ("stable", second)
+
+
 def approval(host: Seeded, name: str) -> None:
     run_id = host.start(name)
     host.api.wait(run_id, "waiting-approval")

@@ -21,6 +21,7 @@ from tests.contracts.openwop.fixture_drivers import (
     cancellable,
     cancelled_with_parent,
     cap_breach,
+    channel_kept,
     channel_ttl,
     clarification,
     coerced,
@@ -100,6 +101,7 @@ __all__ = ["kept_secrets", "own", "packs", "peered", "peers", "plain", "seams", 
 # A fixture that is not here, and is listed, is a failure of this suite.
 DRIVERS: dict[str, Callable[[Seeded, str], None]] = {
     "a2a-task-roundtrip": a2a_task,
+    "agent-channel-dispatch": channel_kept,
     "agent-identity": agent,
     "agent-low-confidence": low_confidence,
     "agent-memory-cross-tenant": memory_foreign,

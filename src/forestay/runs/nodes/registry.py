@@ -140,6 +140,10 @@ class NodeRegistry:
             raise Problem("schema_mismatch", f"The node type {item.type_id} is registered twice.", at="$.typeId")
         self._types[item.type_id] = _gated(item) if item.model_capabilities else item
 
+    def wrap(self, type_id: str, around: Callable[[NodeType], NodeType]) -> None:
+        """Have a registered type do something more, or something else."""
+        self._types[type_id] = around(self._types[type_id])
+
     def __iter__(self) -> Iterator[NodeType]:
         return iter(self._types.values())
 

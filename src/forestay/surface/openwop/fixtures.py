@@ -30,11 +30,11 @@ _DONE = frozenset(
 _WITH_SEAMS = frozenset(
     f"conformance-{name}"
     for name in (
-        "agent-low-confidence agent-memory-cross-tenant agent-memory-redaction agent-memory-roundtrip "
-        "agent-memory-ttl agent-reasoning agent-reasoning-streaming capability-missing dispatch-loop "
-        "envelope-nl-to-format-engaged envelope-recovery-applied envelope-refusal envelope-retry-attempted "
-        "envelope-retry-exhausted envelope-truncated envelope-truncation-cap-exhaustion message-reducer "
-        "model-capability-insufficient phase4-nondet-tool prompt-all-four-kinds prompt-end-to-end "
+        "agent-channel-dispatch agent-low-confidence agent-memory-cross-tenant agent-memory-redaction "
+        "agent-memory-roundtrip agent-memory-ttl agent-reasoning agent-reasoning-streaming capability-missing "
+        "dispatch-loop envelope-nl-to-format-engaged envelope-recovery-applied envelope-refusal "
+        "envelope-retry-attempted envelope-retry-exhausted envelope-truncated envelope-truncation-cap-exhaustion "
+        "message-reducer model-capability-insufficient phase4-nondet-tool prompt-all-four-kinds prompt-end-to-end "
         "subworkflow-mid-run-mutation subworkflow-mid-run-mutation-child"
     ).split()
 )
