@@ -51,6 +51,12 @@ class Visit:
         self.page.click("button.main")
         self.page.wait_for_url(self.url + "/")
 
+    def begin(self) -> None:
+        """Begin a conversation; its page and the page's script are there when this returns."""
+        self.go("/sessions")
+        self.page.click('button:text-is("Begin")')
+        self.page.wait_for_url("**/sessions/*")
+
     def start(self, workflow: str, inputs: str = "{}") -> str:
         """Start a run with the form of the overview; its id."""
         self.go("/")

@@ -50,8 +50,7 @@ def host(folder: Path) -> Iterator[Served]:
 def test_a_flood_is_bounded_told_apart_and_leaves_the_answers_to_the_person(visit: Visit, folder: Path) -> None:
     page = visit.page
     page.set_default_timeout(60_000)
-    visit.go("/sessions")
-    page.click('button:text-is("Begin")')
+    visit.begin()
     page.fill("#message", "/drown")
     page.press("#message", "Enter")
     page.locator(".dialog").wait_for()

@@ -29,8 +29,7 @@ def test_a_story_in_the_console(name: str, browser: Any, tmp_path: Path, monkeyp
     with serving(folder) as address, served(project(folder, name, address), "--trust") as host:
         visit = Visit(context.new_page(), host)
         visit.sign_in()
-        visit.go("/sessions")
-        visit.page.click('button:text-is("Begin")')
+        visit.begin()
         picture = Path(os.environ.get("FORESTAY_SCREENSHOTS") or tmp_path) / f"story-{name.replace('_', '-')}.png"
         _play(visit.page, STORIES[name].steps, picture)
         context.close()

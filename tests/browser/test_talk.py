@@ -61,8 +61,7 @@ def test_a_person_talks_and_an_extension_asks(visit: Visit) -> None:
 
 def test_a_turn_is_ended_from_the_page(visit: Visit) -> None:
     page = visit.page
-    visit.go("/sessions")
-    page.click('button:text-is("Begin")')
+    visit.begin()
     page.fill("#message", "/berth")
     page.press("#message", "Enter")
     page.locator(".dialog").wait_for()
@@ -74,8 +73,7 @@ def test_a_turn_is_ended_from_the_page(visit: Visit) -> None:
 
 def test_a_message_that_is_sent_while_a_turn_works_waits_for_its_end(visit: Visit) -> None:
     page = visit.page
-    visit.go("/sessions")
-    page.click('button:text-is("Begin")')
+    visit.begin()
     page.fill("#message", "/berth")
     page.press("#message", "Enter")
     page.locator(".dialog").wait_for()
@@ -90,8 +88,7 @@ def test_a_message_that_is_sent_while_a_turn_works_waits_for_its_end(visit: Visi
 
 def test_what_is_typed_before_the_host_has_answered_is_kept(visit: Visit) -> None:
     page = visit.page
-    visit.go("/sessions")
-    page.click('button:text-is("Begin")')
+    visit.begin()
     page.fill("#message", "Where does the Aurora lie?")
     held: list[Any] = []
     page.route("**/say", lambda route: held.append(route))  # the answer is on its way as long as the test wants
@@ -106,8 +103,7 @@ def test_what_is_typed_before_the_host_has_answered_is_kept(visit: Visit) -> Non
 
 def test_a_message_that_the_host_refuses_comes_back(visit: Visit) -> None:
     page = visit.page
-    visit.go("/sessions")
-    page.click('button:text-is("Begin")')
+    visit.begin()
     page.fill("#message", "And the Borealis?")
     page.route("**/say", lambda route: route.abort())
     page.press("#message", "Enter")

@@ -41,7 +41,7 @@
       planned = null;
       if (!came) look(brings); // what changed is still to be shown: the host may be back soon
       if (wanted) look(wanted);
-      if (isDue && !isWorking()) void say();
+      void sayWhenOver();
     }, pause);
   }
 
@@ -69,28 +69,35 @@
     const form = event.target;
     if (!talk.dataset.live || !(form.id === "say" || form.closest("#dialogs, #stop"))) return;
     event.preventDefault();
-    if (form.id === "say") await say();
+    if (form.id === "say") say();
     else if (await send(form, new URLSearchParams(new FormData(form, event.submitter)))) (form.closest(".dialog") ?? form).remove();
   });
 
   // A message waits for the end of the turn that is under way: whoever reads fast answers before it has ended. It leaves the
   // field when it is sent, so that the next one can be typed before the host has answered; refused, it comes back.
-  const isWorking = () => document.querySelector("#stop button") !== null;
   let isDue = false;
-  let isSaying = false;
-  async function say() {
-    if (isSaying || !message.value.trim()) return;
-    isSaying = true;
-    await refresh(false).catch(() => false);
-    isDue = isWorking();
-    if (isDue) tell(message.form, "It is sent when this turn ends.");
-    else {
-      const said = message.value;
-      const fields = new URLSearchParams(new FormData(message.form));
-      message.value = "";
-      if (!(await send(message.form, fields))) message.value = [said, message.value].filter(Boolean).join("\n");
+  let isSending = false;
+  function say() {
+    if (!message.value.trim()) return;
+    isDue = true;
+    look("whole");
+  }
+  async function sayWhenOver() {
+    if (!isDue || isSending) return;
+    if (document.querySelector("#stop button")) {
+      tell(message.form, "It is sent when this turn ends.");
+      return;
     }
-    isSaying = false;
+    isDue = false;
+    isSending = true;
+    const said = message.value;
+    const fields = new URLSearchParams(new FormData(message.form));
+    message.value = "";
+    const isTaken = await send(message.form, fields);
+    isSending = false;
+    if (isTaken) return;
+    isDue = false;
+    message.value = [said, message.value].filter(Boolean).join("\n");
   }
 
   async function send(form, fields) {
