@@ -26,6 +26,8 @@ FOUND = {
     20066: "a run and its child, both refused by the ledger, had each other loaded again without a pause",
     100524: "an agent that failed was tried again in the session that it had closed, which refused it",
     101116: "after a break every attempt of a node was made at once: the pauses between them lay in the past",
+    711005: "a parent that could not reach one child did not ask for the other, which had ended, and waited for ever",
+    713022: "an agent failed because the disk was full for a moment while its session was written",
     30234: "a webhook that became due while the host started was forgotten until the next event",
 }
 

@@ -4,6 +4,7 @@
 - A2  A batch is appended only where the log stands as we know it; otherwise another owner has it, and we let go.
 - A3  A node that may touch the outside starts after its `node.started` is on disk.
 - A4  A batch is bounded: a long chain of instant nodes is several appends, never one endless one.
+- A5  A node does not fail because the host's own disk refuses: it begins again, and what is recorded is given back.
 
 What time it is for the run: see `run_clock`.
 """
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from forestay.runs.ports import Ports
 
 _BATCH = 256
+REFUSALS = frozenset({"ledger_full", "ledger_read_only", "ledger_locked", "ledger_io", "ledger_unreachable"})
+"""Why the ledger takes nothing for a while."""
 
 
 class _Batch:
@@ -67,6 +70,7 @@ class RunActor:
         self.lost = False
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.gathering = False  # its relatives are being taken up
+        self.unheard = False  # a relative could not be reached: it may have ended
         self.unborn = 0  # children that are in its log and not in memory yet
         self.owing = 0  # what its relatives have not heard of it yet
         self._inbox: list[_Command] = []
@@ -498,8 +502,15 @@ class RunActor:
         """A node's task: its end is a command like any other."""
         name, chance = execution.node_id, self.engine.randomness.uniform
         try:
-            outputs = await kind.execute(execution)
-            make = completed(execution, plain(outputs))
+            while True:
+                try:
+                    outputs = await kind.execute(execution)
+                    make = completed(execution, plain(outputs))
+                    break
+                except Problem as problem:
+                    if problem.key not in REFUSALS:
+                        raise
+                    execution = await self._begin_again(name)
         except Parked as parked:
             make = parked.outcome
         except asyncio.CancelledError:
@@ -516,6 +527,14 @@ class RunActor:
         self.tasks.pop(name, None)
         self._acting.pop(name, None)
         self.submit(lambda state: make(state) if execution.live else self._leave_nothing(), at=at)
+
+    async def _begin_again(self, name: str) -> Execution:
+        """The host's own disk refused what a node wrote beside its run: no failure of the node. After a pause it begins
+        again, as after a restart (A5)."""
+        self._leave_nothing()
+        await asyncio.sleep(self.engine.sweep_seconds)
+        self._ended.pop(name, None)
+        return Execution(self, name)
 
     def _leave_nothing(self) -> Outcome:
         """A node that was stopped says no more. What others wanted written with its next word is written now."""

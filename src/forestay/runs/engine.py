@@ -74,7 +74,7 @@ class Engine:
         self.instance = instance
         self.leases = leases
         self._lease_ms = round(lease_seconds * 1000)
-        self._sweep_s = sweep_seconds
+        self.sweep_seconds = sweep_seconds
         self._most = limits.max_active_runs if room is None else room
         self.draining = False
         self.started = False
@@ -162,7 +162,7 @@ class Engine:
         while True:
             with contextlib.suppress(Problem):
                 await self._sweep()
-            await asyncio.sleep(self._sweep_s)
+            await asyncio.sleep(self.sweep_seconds)
 
     async def _sweep(self) -> None:
         """Load what has something to do and is not in memory (G3)."""
@@ -181,6 +181,8 @@ class Engine:
                     actor.poke()
                 if not self.leases.shared or self._sweeps % _LOOK_AGAIN == 0:
                     self.spawn(self._look_again(actor))
+            elif actor.unheard:
+                self.spawn(self.family.reconcile(actor))
         at_once = _AT_ONCE if self.leases.shared else 1
         for start in range(0, len(absent), at_once):
             await asyncio.gather(*map(self._take_up, absent[start : start + at_once]))
@@ -227,7 +229,7 @@ class Engine:
         """As `find`, on behalf of a relative. A run that the disk has just refused is left to the sweep: otherwise the
         two would have each other loaded again without a pause."""
         refused = self._refused.get(run_id)
-        if refused is not None and self.clock.monotonic() - refused < self._sweep_s:
+        if refused is not None and self.clock.monotonic() - refused < self.sweep_seconds:
             raise Problem("unavailable", f"The disk refused the run {run_id}.", runId=run_id)
         return await self.find(run_id)
 

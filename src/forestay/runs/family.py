@@ -4,7 +4,7 @@ of that end (T5)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from forestay.kernel import Problem
@@ -223,15 +223,28 @@ class Family:
             self.kin.moved(actor)
 
     async def reconcile(self, actor: RunActor) -> None:
-        """After a restart: hear of children that ended, and of a parent that is gone (G4)."""
-        engine = self._engine
+        """After a restart: hear of children that ended, and of a parent that is gone (G4). One relative that cannot be
+        reached now does not stand in the way of the others; the sweep asks again."""
         state = actor.state
+        actor.unheard = False
         for child_id in list(state.children):
-            child = await engine.relative(child_id)
-            if isinstance(child, RunState):
-                await self._tell(state.run_id, child)
+            await self._hear(actor, self._hear_child(state, child_id))
         self.leave(actor)
         if state.parent is not None and not state.parent.get("detached"):
-            parent = await engine.relative(state.parent["runId"])
-            if isinstance(parent, RunState):
-                await self._leave(state.run_id, parent, parent.at)
+            await self._hear(actor, self._hear_parent(state, state.parent["runId"]))
+
+    async def _hear(self, actor: RunActor, relative: Coroutine[Any, Any, None]) -> None:
+        try:
+            await relative
+        except Problem:
+            actor.unheard = True
+
+    async def _hear_child(self, state: RunState, child_id: str) -> None:
+        child = await self._engine.relative(child_id)
+        if isinstance(child, RunState):
+            await self._tell(state.run_id, child)
+
+    async def _hear_parent(self, state: RunState, parent_id: str) -> None:
+        parent = await self._engine.relative(parent_id)
+        if isinstance(parent, RunState):
+            await self._leave(state.run_id, parent, parent.at)
