@@ -21,6 +21,11 @@ from tests.simulation.machine import WorldClock
 from tests.simulation.world import first_folder, live
 
 QUICK = range(6)
+# What seeds have found, before it was mended.
+FOUND = {
+    720141: "a parent that could not reach one child did not ask for the other, which had ended, and waited for ever",
+    720392: "a host that had stalled told of a run as it was before another host took it over and cancelled it",
+}
 MANY, MANY_BLOCKS = int(os.environ.get("FORESTAY_SEEDS", "10000")), 100
 
 
@@ -54,6 +59,12 @@ def test_the_checker_finds_a_ledger_that_fences_nobody(monkeypatch: pytest.Monke
     """Two processes that believe to carry one run both write to it (K5)."""
     mutants.expectation_unchecked(monkeypatch)
     assert simulate_fleet(0, small=True).faults
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_was_found_stays_mended(seed: int) -> None:
+    assert simulate_fleet(seed).faults == []
 
 
 @pytest.mark.sweep

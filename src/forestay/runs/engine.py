@@ -212,7 +212,10 @@ class Engine:
             found.poke()
 
     async def find(self, run_id: str) -> RunActor | RunState:
-        """The run in memory, or the state of an ended one; `not_found`."""
+        """The run in memory, or the state of an ended one; `not_found`. A process that stalled asks first whether what
+        it has in memory is still its own (G1)."""
+        if run_id in self._actors and not self.leases.is_certain:
+            await self._lapsed()
         actor = self._actors.get(run_id)
         if actor is not None and not actor.lost:
             return actor

@@ -38,6 +38,10 @@ class Leases(Protocol):
 
     shared: bool
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether what this process carries is its own for sure: no other can have taken it."""
+
     async def start(self) -> int:
         """Begin to live; the number of this incarnation."""
 
@@ -62,6 +66,7 @@ class LogLeases:
     """A lease that is a stream of beats, for a ledger that one process has."""
 
     shared = False
+    is_certain = True  # what another takes, it takes with an append that ours then fails on
 
     def __init__(self, ledger: Ledger, clock: Clock, instance: str, lease_seconds: float) -> None:
         self._ledger = ledger
@@ -130,6 +135,10 @@ class SharedLeases:
         self._ledger = ledger
         self._beats: asyncio.Queue[Beat] = asyncio.Queue()
         self._looks = 0
+
+    @property
+    def is_certain(self) -> bool:
+        return self._workers.is_certain
 
     async def start(self) -> int:
         loop = asyncio.get_running_loop()

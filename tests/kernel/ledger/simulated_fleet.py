@@ -102,6 +102,7 @@ class FleetWorkers(Workers):
         self._about: dict[str, Any] = {}
         self._epoch = 0
         self._stopped = False
+        self._certain_until = 0.0
         self._told: Callable[[Beat], None] = lambda beat: None
 
     def start(self, told: Callable[[Beat], None]) -> int:
@@ -111,6 +112,7 @@ class FleetWorkers(Workers):
         before = fleet.lives.get(self.name)
         self._epoch = 1 if before is None else before.epoch + 1
         fleet.lives[self.name] = Life(self._epoch, now, now + LEASE_SECONDS, self._about)
+        self._certain_until = now + LEASE_SECONDS
         self._told = told
         asyncio.get_running_loop().call_later(LEASE_SECONDS / 3, self._beat)
         return self._epoch
@@ -149,6 +151,12 @@ class FleetWorkers(Workers):
         if lapsed:
             life.since = now
             self._told("lapsed")
+        else:
+            self._certain_until = life.until
+
+    @property
+    def is_certain(self) -> bool:
+        return self._fleet.clock.elapsed < self._certain_until
 
     # Carrying
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from forestay.kernel.ledger import Append, Draft, Ledger, Queue, Record, Transaction
+from forestay.kernel.ledger import Append, Draft, Ledger, Queue, Record, Transaction, postgres_workers
 from forestay.kernel.ledger.postgres_server import PgServer
 from forestay.kernel.ledger.postgres_workers import PgWorkers
 from forestay.kernel.problems import Problem
@@ -204,3 +204,18 @@ def test_who_has_left_does_not_connect_again(start: Start) -> None:
     worker.leave()
     with pytest.raises(Problem, match="closed"):
         worker.claim(1, 1)
+
+
+def test_k1_a_process_that_stalled_is_not_certain_until_its_next_beat(
+    start: Start, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(postgres_workers, "monotonic", lambda: now)
+    worker = start("a")
+    now += 59
+    assert worker.is_certain
+    now += 1
+    assert not worker.is_certain, "a lease is over when it may be over"
+    end_lease(address, "a")
+    assert worker.beat() == "lapsed" and not worker.is_certain, "others may have taken what it carried"
+    assert worker.beat() == "alive" and worker.is_certain

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -126,6 +127,7 @@ class PgWorkers:
             for text in (_CLAIM, _TAKE_ONE, _DUE, _WHOSE, _KEPT, _TIDY, _LISTED)
         }
         self._epoch = 0
+        self._certain_until = 0.0  # by the machine's own steady clock
         self._asking = _Line(server)
         self._beating = _Line(server)  # a long claim must not hold a beat back
         self._set_clock: Callable[[int], None] = lambda now: None
@@ -139,18 +141,28 @@ class PgWorkers:
 
     def start(self, told: Callable[[Beat], None]) -> int:
         self._beating.ask(places(_NEW_LIFE), (self.name,))
+        asked = monotonic()
         ((self._epoch,),) = self._beating.ask(places(_START), (self.name, self._lease, self._about, schema_number()))
+        self._certain_until = asked + self._lease
         self._thread = threading.Thread(target=self._beat_on, args=(told,), name="forestay-beat", daemon=True)
         self._thread.start()
         return self._epoch
 
     def beat(self) -> Beat:
         """Say that this process lives."""
+        asked = monotonic()
         rows = self._beating.ask(places(_BEAT), (self.name, self._epoch, self._lease, self._about))
         if not rows:
             return "replaced"
         self._set_clock(rows[0][1])
-        return "alive" if rows[0][0] else "lapsed"
+        if not rows[0][0]:
+            return "lapsed"
+        self._certain_until = asked + self._lease
+        return "alive"
+
+    @property
+    def is_certain(self) -> bool:
+        return monotonic() < self._certain_until
 
     def describe(self, about: dict[str, Any]) -> None:
         self._about = msgspec.json.encode(about).decode()

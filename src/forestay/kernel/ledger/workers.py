@@ -47,6 +47,10 @@ class Workers(Protocol):
         """Take the name, and beat from now on; how many had the name up to now, this one counted. `told` hears on the
         beating thread when the lease had run out and when the name is another's."""
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether the lease lasts now, as far as this process can know by itself: one that stalled cannot."""
+
     def describe(self, about: dict[str, Any]) -> None:
         """What `listed` tells of this process, from its next beat on."""
 
