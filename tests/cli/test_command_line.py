@@ -9,6 +9,7 @@ import pty
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,28 @@ def test_a_command_of_a_host_without_extensions_loads_no_engine(tmp_path: Path) 
     code = "import sys; from forestay.cli.main import run; run(['run', 'list']); print('wasmtime' in sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "False", done.stderr
+
+
+def test_a_host_that_was_asked_for_its_runs_has_loaded_nothing_that_other_work_needs(tmp_path: Path) -> None:
+    """Memory: patterns, schemas, pages and settings that are changed have large libraries."""
+    code = (
+        "import atexit, sys\n"
+        "heavy = {'jinja2', 'jsonschema_rs', 're2', 'rich', 'tomlkit', 'wasmtime'}\n"
+        "atexit.register(lambda: print('HEAVY', sorted(heavy & set(sys.modules))))\n"
+        "from forestay.cli.main import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-P", "-c", code, "up", "--port", "0", "--json"]
+    env = {**os.environ, "FORESTAY_API_KEY": "a-key-for-the-test"}
+    process = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["result"]["url"]
+        asked = urllib.request.Request(f"{url}/v1/runs", headers={"Authorization": "Bearer a-key-for-the-test"})
+        assert json.loads(urllib.request.urlopen(asked).read())["runs"] == []
+    finally:
+        process.terminate()
+        said, _ = process.communicate(timeout=30)
+    assert "HEAVY []" in said
 
 
 def test_without_a_command_people_get_the_help_and_programs_a_problem(tmp_path: Path) -> None:

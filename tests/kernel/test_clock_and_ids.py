@@ -91,6 +91,26 @@ def test_ids_of_one_maker_increase_strictly_and_repeat_with_the_seed() -> None:
     assert all(len(item) == 30 and item.startswith("run_") for item in first)
 
 
+@pytest.mark.parametrize("count", [1, 3, 2500])
+def test_ids_in_a_row_are_the_numbers_from_the_first_on(count: int) -> None:
+    class Last:
+        """A randomness whose number is one before the last two digits are full."""
+
+        def bytes(self, count: int) -> bytes:
+            return ((1 << 80) - 4).to_bytes(10, "big")
+
+        def uniform(self) -> float:
+            raise AssertionError("ids need no such number")
+
+    digits = "0123456789abcdefghjkmnpqrstvwxyz"
+    made = Ids(ManualClock(start_ms=1_700_000_000_000), Last()).several(count)
+    first = (1_700_000_000_000 << 80) | ((1 << 79) - 2)
+    assert made == [
+        "".join(digits[(number >> shift) & 31] for shift in range(125, -1, -5))
+        for number in range(first, first + count)
+    ]
+
+
 def test_ids_of_later_milliseconds_sort_later(clock: ManualClock, ids: Ids) -> None:
     before = ids.new()
     clock.advance(0.001)

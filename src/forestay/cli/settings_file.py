@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
 from forestay.kernel import PROJECT_FILE, Config, Problem, config, former
 
@@ -40,6 +38,9 @@ class SettingsFile:
 
     def change(self, changes: Mapping[Names, Any]) -> None:
         """Set each of `changes`, by its names; None takes it out (W1, W2)."""
+        import tomlkit  # for those who change a file
+        from tomlkit.exceptions import TOMLKitError
+
         document, wanted = tomlkit.parse(self._text), deepcopy(self.values)
         try:
             for names, value in changes.items():
@@ -124,6 +125,8 @@ def _written(value: Any) -> Any:
     """A value as it stands in a file: a table has its own heading, and tables inside it stand on one line."""
     if not isinstance(value, dict):
         return value
+    import tomlkit
+
     block = tomlkit.table()
     for name, item in value.items():
         inner = tomlkit.inline_table() if isinstance(item, dict) else None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import jinja2
 import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from forestay.console.prose import prose
 from forestay.kernel import Record, iso, parse_iso
+
+if TYPE_CHECKING:
+    import jinja2
 
 # Nothing from elsewhere, nothing inline, no frame, no form to another place.
 SECURITY_HEADERS = {
@@ -41,15 +44,19 @@ _STATES = {status: look for look, statuses in _LOOKS.items() for status in statu
 class Templates:
     """The console's templates. Everything is escaped; a template that asks for a missing value fails."""
 
-    def __init__(self) -> None:
-        self._environment = jinja2.Environment(
+    @cached_property
+    def _environment(self) -> jinja2.Environment:
+        """Made for the first page: most hosts are never looked at."""
+        import jinja2
+
+        environment = jinja2.Environment(
             loader=jinja2.FunctionLoader(_source),
             autoescape=True,
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters.update(
+        environment.filters.update(
             pretty=pretty,
             prose=prose,
             state=state,
@@ -64,6 +71,7 @@ class Templates:
             attempt_took=attempt_took,
             urlencode=segment,
         )
+        return environment
 
     def text(self, template: str, /, **values: Any) -> str:
         return self._environment.get_template(template).render(**values)

@@ -16,17 +16,12 @@ from collections.abc import Sequence
 import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_der_public_key,
-    load_pem_public_key,
-)
 
 from forestay.kernel.problems import Problem
 
 EVERY_ENTRIES = 1000
 EVERY_SECONDS = 300
+_ED25519 = bytes.fromhex("302a300506032b6570032100")  # what stands before the 32 bytes of a key in its DER (RFC 8410)
 
 
 class Checkpoint(msgspec.Struct, frozen=True, rename="camel"):
@@ -46,6 +41,8 @@ class PublicKey(msgspec.Struct, frozen=True):
     @staticmethod
     def read(text: str) -> PublicKey:
         """A key as PEM, or as the base64 text of discovery."""
+        from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
+
         try:
             if text.lstrip().startswith("-----BEGIN"):
                 found = load_pem_public_key(text.encode())
@@ -73,6 +70,8 @@ class PublicKey(msgspec.Struct, frozen=True):
 
     def signed(self, root: str, signature: str) -> bool:
         """Whether the holder of the other half signed this root (J3)."""
+        from cryptography.hazmat.primitives.serialization import load_der_public_key  # who signs does not need it
+
         found = load_der_public_key(self.der)
         if not isinstance(found, Ed25519PublicKey):
             return False
@@ -108,7 +107,7 @@ def merkle_root(leaves: Sequence[str]) -> str:
 
 
 def _der(key: Ed25519PublicKey) -> bytes:
-    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return _ED25519 + key.public_bytes_raw()
 
 
 def _no_key() -> Problem:

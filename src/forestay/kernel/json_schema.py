@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import jsonschema_rs
 import msgspec
 
 from forestay.kernel import canonical
 from forestay.kernel.problems import Problem
 from forestay.kernel.schema_cost import MOST, Cost, depth_of, grows
 
+if TYPE_CHECKING:
+    import jsonschema_rs
+
 _MOST_MISTAKES = 20
-# Patterns with look-around, as JavaScript has them, cost a bounded number of steps.
-_BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=1_000_000, dfa_size_limit=1_000_000)
 
 
 class Mistake(msgspec.Struct, frozen=True):
@@ -35,9 +35,11 @@ def schema_mistake(schema: Any) -> str | None:
     """Why `schema` is no JSON Schema that can be used here, or None."""
     if not isinstance(schema, dict):
         return "A schema is an object."
+    from jsonschema_rs import ReferencingError  # a large package, for those who check something
+
     try:
         compiled(canonical.encode(schema))
-    except (ValueError, jsonschema_rs.ReferencingError, Problem) as error:
+    except (ValueError, ReferencingError, Problem) as error:
         return f"This is not a JSON Schema: {str(error).splitlines()[0][:200]}"
     return None
 
@@ -106,17 +108,18 @@ class _Counted:
 @lru_cache(maxsize=512)
 def compiled(schema: bytes, *, javascript: bool = False) -> Validator:
     """The validator of a schema's canonical bytes; `javascript` reads patterns and tuples as tools there mean them."""
+    import jsonschema_rs
+
     decoded = canonical.decode(schema)
     if javascript and isinstance(decoded, dict) and "$schema" not in decoded:
         decoded = _with_tuples(decoded)
     cost = Cost(decoded) if grows(decoded) else None
     if cost is not None and cost.of(0) > MOST:
         raise ValueError(f"its references apply more than {MOST} sub-schemas to one value")
-    validator = jsonschema_rs.validator_for(
-        decoded,
-        retriever=_refuse,
-        pattern_options=_BOUNDED if javascript else jsonschema_rs.RegexOptions(),
-    )
+    # Patterns with look-around, as JavaScript has them, cost a bounded number of steps.
+    bounded = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=1_000_000, dfa_size_limit=1_000_000)
+    patterns = bounded if javascript else jsonschema_rs.RegexOptions()
+    validator = jsonschema_rs.validator_for(decoded, retriever=_refuse, pattern_options=patterns)
     return validator if cost is None else _Counted(validator, cost)
 
 

@@ -15,10 +15,10 @@ import hmac
 import re
 import unicodedata
 from collections import deque
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
-import re2
 
 from forestay.kernel import Clock, Decision, Draft, Grant, Policy, Problem, Request, SubjectRules
 from forestay.relay.types import InjectionMarker, SecurityFlags
@@ -59,8 +59,8 @@ OPERATIONS: dict[str, Role] = {
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 # RE2: linear in the input whatever it holds, and fifty times faster than the standard library on text without a match.
-PATTERNS: tuple[tuple[str, Any], ...] = tuple(
-    (name, re2.compile("(?im)" + pattern))
+_MARKERS: tuple[tuple[str, str], ...] = tuple(
+    (name, "(?im)" + pattern)
     for name, pattern in (
         (
             "tag_injection",
@@ -101,16 +101,24 @@ PATTERNS: tuple[tuple[str, Any], ...] = tuple(
 )
 # What tells a model to act against its caller, in any text: facts with these are kept back (C16). The other markers are
 # advice, because ordinary texts hold them too: a chat has lines that begin with `Assistant:`, a manual has `<user>`.
-_INJECTED: tuple[tuple[str, Any], ...] = (
-    *(item for item in PATTERNS if item[0] == "override_attempt"),
-    ("tag_injection", re2.compile(r"(?i)<\|im_(?:start|end)\|>|\[/?INST\]|<</?SYS>>")),
+_INJECTED: tuple[tuple[str, str], ...] = (
+    *(item for item in _MARKERS if item[0] == "override_attempt"),
+    ("tag_injection", r"(?i)<\|im_(?:start|end)\|>|\[/?INST\]|<</?SYS>>"),
     (
         "instruction_injection",
-        re2.compile(r"(?i)\b(?:new|updated|revised|real|actual)\s+system\s+(?:instructions?|prompt|directives?)\s*:"),
+        r"(?i)\b(?:new|updated|revised|real|actual)\s+system\s+(?:instructions?|prompt|directives?)\s*:",
     ),
 )
 # All eight at once: most texts hold none of them, and are read once to know it.
-_ANY = re2.compile("|".join(f"(?:{pattern.pattern})" for _, pattern in PATTERNS))
+_ANY = "|".join(f"(?:{pattern})" for _, pattern in _MARKERS)
+
+
+@cache
+def _compiled(pattern: str) -> Any:
+    """Compiled when the first text comes in: a host that only carries runs has no use for the library."""
+    import re2
+
+    return re2.compile(pattern)
 
 
 def clean(text: str) -> tuple[str, bool]:
@@ -171,12 +179,12 @@ def flags_of(text: str) -> SecurityFlags:
 
 def injection_markers(text: str) -> list[InjectionMarker]:
     """G2: every match of the eight patterns, by offset."""
-    if _ANY.search(text) is None:
+    if _compiled(_ANY).search(text) is None:
         return []
     found = [
         InjectionMarker(match.start(), name, match.group()[:200])
-        for name, pattern in PATTERNS
-        for match in pattern.finditer(text)
+        for name, pattern in _MARKERS
+        for match in _compiled(pattern).finditer(text)
     ]
     found.sort(key=lambda marker: (marker.offset, marker.pattern_name))
     return found
@@ -184,9 +192,11 @@ def injection_markers(text: str) -> list[InjectionMarker]:
 
 def injected(text: str) -> list[tuple[int, int, str]]:
     """Where `text` holds an injected instruction: from and to which code point, and the pattern's name."""
-    if _ANY.search(text) is None:
+    if _compiled(_ANY).search(text) is None:
         return []
-    return sorted((match.start(), match.end(), name) for name, found in _INJECTED for match in found.finditer(text))
+    return sorted(
+        (match.start(), match.end(), name) for name, pattern in _INJECTED for match in _compiled(pattern).finditer(text)
+    )
 
 
 def both(one: SecurityFlags, other: SecurityFlags) -> SecurityFlags:

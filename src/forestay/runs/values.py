@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import re2
-
 from forestay.kernel import Problem
 
 MAX_PATTERN = 512
@@ -84,6 +82,8 @@ def matches(text: Any, pattern: Any) -> bool:
 def compile_pattern(pattern: str) -> Any:
     if len(pattern) > MAX_PATTERN:
         raise Problem("expression_invalid", f"A pattern may have {MAX_PATTERN} characters.", limit=MAX_PATTERN)
+    import re2  # a large library, for those who use a pattern
+
     options = re2.Options()
     options.log_errors = False
     options.max_mem = 8 << 20

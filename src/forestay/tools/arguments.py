@@ -15,8 +15,6 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-import jsonschema_rs
-
 from forestay.kernel import Problem, Validator, canonical, compiled, json_path
 
 _MAX_DEPTH = 64
@@ -59,9 +57,11 @@ def fitted(
 
 @lru_cache(maxsize=512)
 def _validator(schema: bytes) -> Validator:
+    from jsonschema_rs import ReferencingError, ValidationError  # a large package, for those who check something
+
     try:
         return compiled(schema, javascript=True)
-    except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
+    except (ValueError, ValidationError, ReferencingError) as error:
         raise Problem(
             "registration_invalid", "The tool's parameters are no JSON Schema.", reason=str(error)[:300]
         ) from error

@@ -82,20 +82,12 @@ def committed_with_the_next(patch: pytest.MonkeyPatch) -> None:
 
 def tables_see_the_last_record(patch: pytest.MonkeyPatch) -> None:
     """Of several records of a batch a projection is shown the last one (L6)."""
-    real = SimulatedWriter._extend
+    real = SimulatedWriter._project
 
-    def extend(self: SimulatedWriter, cursor: Any, stream: Any, drafts: Any) -> list[Record]:
-        shown, self.projections = self.projections, ()
-        try:
-            records = real(self, cursor, stream, drafts)
-        finally:
-            self.projections = shown
-        for projection in shown:
-            if records and stream.name.startswith(projection.prefix):
-                projection.apply(cursor, records[-1:])
-        return records
+    def project(self: SimulatedWriter, cursor: Any, stream: str, records: list[Record]) -> None:
+        real(self, cursor, stream, records[-1:])
 
-    patch.setattr(SimulatedWriter, "_extend", extend)
+    patch.setattr(SimulatedWriter, "_project", project)
 
 
 def group_answered_as_one(patch: pytest.MonkeyPatch) -> None:

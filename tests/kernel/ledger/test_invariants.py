@@ -134,6 +134,39 @@ async def test_l6_a_projection_changes_with_its_records_or_not_at_all(address: A
         assert await ledger.query("SELECT total FROM sums WHERE stream = 'run/a'") == [(3,)]
 
 
+async def test_l4_l6_what_cannot_go_in_fails_alone_and_what_was_built_on_it(address: Address) -> None:
+    """Commits that wait are written as one group. Each is held to what the ones before it left behind."""
+    async with Ledger.open(address("l"), projections=[Sums()]) as ledger:
+        await ledger.append("run/a", drafts(1))
+        results = await asyncio.gather(
+            ledger.append("run/a", drafts(2), expect=0),
+            ledger.append("run/a", drafts(13), expect=1),
+            ledger.append("run/a", drafts(3), expect=2),  # would follow the one that fails
+            ledger.append("run/a", drafts(4), expect=1),  # stands where that one left the stream
+            ledger.commit(Append("run/b", drafts(5)), Append("run/c", drafts(14))),
+            ledger.append("run/b", drafts(6), expect=-1),
+            return_exceptions=True,
+        )
+        keys = [result.key if isinstance(result, Problem) else "" for result in results]
+        assert keys == ["", "state_conflict", "ledger_conflict", "", "internal", ""]
+        assert [record.payload["n"] for record in await ledger.read("run/a")] == [1, 2, 4]
+        assert await ledger.query("SELECT stream, total FROM sums ORDER BY stream") == [("run/a", 7), ("run/b", 6)]
+        assert (await ledger.head("run/c")).seq == -1
+        assert [record.seq for record in await ledger.append("run/a", drafts(7))] == [3]
+        assert (await ledger.verify()).ok
+
+
+async def test_l4_a_stream_is_not_made_for_a_caller_who_expects_records_in_it(tmp_path: Path) -> None:
+    async with Ledger.open(tmp_path / "l.db") as ledger:
+        results = await asyncio.gather(
+            ledger.commit(Append("run/a", drafts(1)), Append("run/b", drafts(2), 7)),
+            ledger.append("run/c", drafts(3)),
+            return_exceptions=True,
+        )
+        assert [isinstance(result, Problem) for result in results] == [True, False]
+        assert list(await ledger.streams()) == ["run/c"]
+
+
 async def test_l6_a_projection_that_is_added_later_is_built_from_the_log(address: Address) -> None:
     async with Ledger.open(address("l")) as ledger:
         await ledger.append("run/a", drafts(*range(1, 6)))

@@ -27,13 +27,17 @@ Job = Callable[[Database], Any]
 class Ticket:
     """One caller's request: appends that go in together, or a job that needs the writing connection."""
 
-    __slots__ = ("appends", "drafts", "error", "future", "job", "loop", "result", "size", "waiter")
+    __slots__ = ("appends", "count", "drafts", "error", "future", "job", "loop", "result", "size", "waiter")
 
     def __init__(self, appends: Sequence[Append], drafts: Sequence[Sequence[Encoded]], job: Job | None = None) -> None:
         self.appends = appends
         self.drafts = drafts
         self.job = job
-        self.size = sum(len(item.payload) for group in drafts for item in group)
+        self.count = self.size = 0  # records, and bytes of their payloads
+        for group in drafts:
+            self.count += len(group)
+            for item in group:
+                self.size += len(item.payload)
         self.result: Any = None
         self.error: BaseException | None = None
         self.loop: asyncio.AbstractEventLoop | None = None

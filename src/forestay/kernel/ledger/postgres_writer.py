@@ -221,7 +221,7 @@ class PgWriter(Writer):
         rows: list[Row] = []
         written: list[Record] = []
         for item, drafts in zip(ticket.appends, ticket.drafts, strict=True):
-            ids = self._ids.several(len(drafts))
+            ids = iter(self._ids.several(len(drafts)))
             records, more = batch.tails[item.stream].extend(drafts, self._clock.now_ms(), ids)
             rows += more
             written += records

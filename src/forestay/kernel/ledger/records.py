@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -18,7 +19,10 @@ MAX_TIME = 2**63 - 1  # what a BIGINT holds
 # (stream, seq, id, type, ts, payload, attrs or None, hash), as the table has them
 Row = tuple[int, int, str, str, int, bytes, bytes | None, bytes]
 _STREAM_NAME = re.compile(r"[a-z][a-z0-9_-]*(?:/[A-Za-z0-9._:@~-]+)*")
-_TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._:-]{0,127}")
+_TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._:-]*")
+_MOST_OF_A_NAME = 512  # characters
+_MOST_OF_A_TYPE = 128
+_MOST_NAMES = 1024  # that are remembered to be right or wrong
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -121,7 +125,7 @@ def _encoded(draft: Draft) -> Encoded:
     # What followers get is what readers will get: plain values that no caller can change.
     payload, said = encode_plain(draft.payload)
     attrs, about = encode_plain(draft.attrs) if draft.attrs else (b"{}", {})
-    if not _TYPE_NAME.fullmatch(draft.type):
+    if not _is_type(draft.type):
         raise Problem("schema_mismatch", f"{draft.type[:80]!r} is not a record type.", at="$.type")
     if len(payload) + len(attrs) > MAX_PAYLOAD_BYTES:
         raise Problem(
@@ -135,7 +139,7 @@ def _encoded(draft: Draft) -> Encoded:
 
 
 def check_stream(name: str) -> None:
-    if len(name) > 512 or not _STREAM_NAME.fullmatch(name):
+    if len(name) > _MOST_OF_A_NAME or not _is_stream(name):
         raise Problem(
             "schema_mismatch",
             f"{name[:80]!r} is not a stream name.",
@@ -144,10 +148,25 @@ def check_stream(name: str) -> None:
         )
 
 
+@lru_cache(maxsize=_MOST_NAMES)
+def _is_stream(name: str) -> bool:
+    """Whether a stream may have this name. The same ones are written to again and again."""
+    return _STREAM_NAME.fullmatch(name) is not None
+
+
+def _is_type(name: str) -> bool:
+    return len(name) <= _MOST_OF_A_TYPE and _is_short_type(name)
+
+
+@lru_cache(maxsize=_MOST_NAMES)
+def _is_short_type(name: str) -> bool:
+    return _TYPE_NAME.fullmatch(name) is not None
+
+
 def check_record(record: Record) -> None:
     """Refuse a record that no ledger could have written: somebody made it up."""
     check_stream(record.stream)
-    if not _TYPE_NAME.fullmatch(record.type) or "\0" in record.id or not -MAX_TIME <= record.ts <= MAX_TIME:
+    if not _is_type(record.type) or "\0" in record.id or not -MAX_TIME <= record.ts <= MAX_TIME:
         raise Problem(
             "schema_mismatch",
             f"The record at {record.seq} of {record.stream} has a type, an id or a time that no ledger writes.",
@@ -175,19 +194,20 @@ class Tail:
         other._ts, other._json = self._ts, self._json
         return other
 
-    def extend(self, drafts: Sequence[Encoded], now: int, ids: Sequence[str]) -> tuple[list[Record], list[Row]]:
-        """Give each draft its place; `ids` are for those that have none of their own."""
+    def extend(self, drafts: Sequence[Encoded], now: int, ids: Iterator[str]) -> tuple[list[Record], list[Row]]:
+        """Give each draft its place; `ids` has one for each, which is for those that have none of their own."""
         records, rows = [], []
-        for item, new in zip(drafts, ids, strict=True):
-            draft, prev = item.draft, self.hash
+        number, name, seq, hash, digits = self.id, self.name, self.seq, self.hash, self.hash.hex()
+        for item, new in zip(drafts, ids, strict=False):  # ends with the drafts: what is left of the ids is for others
+            draft, prev = item.draft, digits
             id, type = draft.id or new, draft.type
             ts = self._ts = draft.ts if draft.ts is not None else max(now, self._ts)
-            self.seq += 1
-            self.hash, _ = link(self._json, self.seq, id, type, ts, item.payload, item.attrs, prev)
-            rows.append((self.id, self.seq, id, type, ts, item.payload, item.attrs if draft.attrs else None, self.hash))
-            records.append(
-                Record(self.name, self.seq, id, type, ts, draft.payload, draft.attrs, prev.hex(), self.hash.hex())
-            )
+            seq += 1
+            hash, _ = link(self._json, seq, id, type, ts, item.payload, item.attrs, hash)
+            digits = hash.hex()
+            rows.append((number, seq, id, type, ts, item.payload, item.attrs if draft.attrs else None, hash))
+            records.append(Record(name, seq, id, type, ts, draft.payload, draft.attrs, prev, digits))
+        self.seq, self.hash = seq, hash
         return records, rows
 
 

@@ -9,9 +9,9 @@ from forestay.kernel.clock import Clock
 from forestay.kernel.ids import Ids
 from forestay.kernel.ledger.delivery import Deliveries, Ticket
 from forestay.kernel.ledger.projections import Projection
-from forestay.kernel.ledger.records import Encoded, Record, Tail
+from forestay.kernel.ledger.records import GENESIS, Append, Record, Row, Tail
 from forestay.kernel.ledger.sqlite_file import SqliteFile, as_problem, is_failure_of_disk
-from forestay.kernel.ledger.tables import insert_records, move_head, stream_row
+from forestay.kernel.ledger.tables import find_stream, insert_records, make_stream, move_heads
 from forestay.kernel.ledger.writer import Writer, check_expected, refuse
 from forestay.kernel.problems import Problem
 
@@ -119,53 +119,88 @@ class SqliteWriter(Writer):
         return []
 
     def _append_all(self, connection: sqlite3.Connection, group: list[Ticket]) -> list[Record]:
-        records: list[Record] = []
+        """All tickets at once. Where one of them cannot go in, they are written again, one by one."""
         cursor = connection.cursor()
+        try:
+            return self._append(cursor, group)
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and is_failure_of_disk(error):
+                raise
+            self._streams.clear()
+            cursor.execute("ROLLBACK")
+            cursor.execute("BEGIN IMMEDIATE")
+            if len(group) == 1:
+                group[0].error = error if isinstance(error, Problem) else Problem.unexpected(error)
+                return []
+        return self._append_one_by_one(cursor, group)
+
+    def _append_one_by_one(self, cursor: sqlite3.Cursor, group: list[Ticket]) -> list[Record]:
+        records: list[Record] = []
         for ticket in group:
-            if len(group) > 1:
-                cursor.execute("SAVEPOINT ticket")
+            cursor.execute("SAVEPOINT ticket")
             try:
-                ticket.result = self._append(cursor, ticket)
+                records += self._append(cursor, [ticket])
             except Exception as error:
                 if isinstance(error, sqlite3.Error) and is_failure_of_disk(error):
                     raise
                 ticket.error = error if isinstance(error, Problem) else Problem.unexpected(error)
                 self._streams.clear()
-                if len(group) > 1:
-                    cursor.execute("ROLLBACK TO ticket")
-                else:
-                    cursor.execute("ROLLBACK")
-                    cursor.execute("BEGIN")
-            else:
-                records.extend(ticket.result)
-            if len(group) > 1:
-                cursor.execute("RELEASE ticket")
+                cursor.execute("ROLLBACK TO ticket")
+            cursor.execute("RELEASE ticket")
         return records
 
-    def _append(self, cursor: sqlite3.Cursor, ticket: Ticket) -> list[Record]:
-        streams = [self._stream(cursor, item.stream) for item in ticket.appends]
-        for item, stream in zip(ticket.appends, streams, strict=True):
-            check_expected(item.stream, item.expect, stream.seq)
-        written: list[Record] = []
-        for stream, drafts in zip(streams, ticket.drafts, strict=True):
-            written.extend(self._extend(cursor, stream, drafts))
-        return written
-
-    def _stream(self, cursor: sqlite3.Cursor, name: str) -> Tail:
-        known = self._streams.get(name)
-        if known is None:
-            number, head, digest = stream_row(cursor, name)
-            last = None  # a new stream has none
-            if head >= 0:
-                last = cursor.execute("SELECT ts FROM records WHERE stream = ? AND seq = ?", (number, head)).fetchone()
-            known = self._streams[name] = Tail(number, name, head, digest, last[0] if last else 0)
-        return known
-
-    def _extend(self, cursor: sqlite3.Cursor, stream: Tail, drafts: Sequence[Encoded]) -> list[Record]:
-        records, rows = stream.extend(drafts, self._clock.now_ms(), self._ids.several(len(drafts)))
+    def _append(self, cursor: sqlite3.Cursor, group: Sequence[Ticket]) -> list[Record]:
+        """Write every ticket whose expectations hold (L4). What else can fail leaves a part of the group written."""
+        now, ids = self._clock.now_ms(), iter(self._ids.several(sum([ticket.count for ticket in group])))
+        records: list[Record] = []
+        rows: list[Row] = []
+        moved: dict[int, Tail] = {}
+        written: list[tuple[str, list[Record]]] = []
+        for ticket in group:
+            ticket.error = None
+            try:
+                streams = self._expected(cursor, ticket.appends)
+            except Problem as problem:
+                ticket.error = problem
+                continue
+            ticket.result = []
+            for stream, drafts in zip(streams, ticket.drafts, strict=True):
+                part, more = stream.extend(drafts, now, ids)
+                written.append((stream.name, part))
+                moved[stream.id] = stream
+                ticket.result += part
+                rows += more
+            records += ticket.result
         insert_records(cursor, rows)
-        move_head(cursor, stream.id, stream.seq, stream.hash)
-        for projection in self.projections:
-            if records and stream.name.startswith(projection.prefix):
-                projection.apply(cursor, records)
+        move_heads(cursor, [(stream.seq, stream.hash, number) for number, stream in moved.items()])
+        for name, part in written:
+            self._project(cursor, name, part)
         return records
+
+    def _expected(self, cursor: sqlite3.Cursor, appends: Sequence[Append]) -> list[Tail]:
+        """The streams of one ticket, which stand where its caller expects them. A new one is made when all do."""
+        known = [(item, self._streams.get(item.stream) or self._stored(cursor, item.stream)) for item in appends]
+        for item, stream in known:
+            check_expected(item.stream, item.expect, -1 if stream is None else stream.seq)
+        return [stream or self._made(cursor, item.stream) for item, stream in known]
+
+    def _stored(self, cursor: sqlite3.Cursor, name: str) -> Tail | None:
+        row = find_stream(cursor, name)
+        if row is None:
+            return None
+        number, head, digest = row
+        last = None
+        if head >= 0:
+            last = cursor.execute("SELECT ts FROM records WHERE stream = ? AND seq = ?", (number, head)).fetchone()
+        tail = self._streams[name] = Tail(number, name, head, digest, last[0] if last else 0)
+        return tail
+
+    def _made(self, cursor: sqlite3.Cursor, name: str) -> Tail:
+        tail = self._streams[name] = Tail(make_stream(cursor, name), name, -1, GENESIS, 0)
+        return tail
+
+    def _project(self, cursor: sqlite3.Cursor, stream: str, records: list[Record]) -> None:
+        """L6: have the projections of this stream see its records."""
+        for projection in self.projections:
+            if records and stream.startswith(projection.prefix):
+                projection.apply(cursor, records)

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
-from forestay.kernel.clock import outside_work
+from forestay.kernel.clock import count_outside
 from forestay.kernel.ledger import archives, delivery, tables, transfer
 from forestay.kernel.ledger import verify as checks
 from forestay.kernel.ledger.archives import RETENTION, Removal
@@ -70,11 +70,14 @@ class TableLedger(Ledger):
 
     async def commit(self, *appends: Append) -> list[Record]:
         ticket = ticket_of(appends)
-        ticket.loop = asyncio.get_running_loop()
-        ticket.waiter = ticket.loop.create_future()
-        with outside_work(ticket.loop):
+        ticket.loop = loop = asyncio.get_running_loop()
+        ticket.waiter = waiter = loop.create_future()
+        count_outside(loop, 1)
+        try:
             self._writer.put(ticket)
-            records: list[Record] = await ticket.waiter
+            records: list[Record] = await waiter
+        finally:
+            count_outside(loop, -1)
         return records
 
     def submit(self, *appends: Append, later: bool = False) -> Future[list[Record]]:

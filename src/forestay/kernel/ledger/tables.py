@@ -22,13 +22,23 @@ _ALL = 1 << 62  # rows
 _BEHIND = "\x7f"  # sorts behind every character of a stream's name
 
 
+def find_stream(db: Database, name: str) -> tuple[int, int, bytes] | None:
+    """Number, head and hash of a stream; None when there is none of this name."""
+    found: tuple[int, int, bytes] | None = db.execute(
+        "SELECT id, head, hash FROM streams WHERE name = ?", (name,)
+    ).fetchone()
+    return found
+
+
+def make_stream(db: Database, name: str) -> int:
+    """A new stream, which stands before its first record; its number."""
+    row = db.execute("INSERT INTO streams (name, head, hash) VALUES (?, -1, ?) RETURNING id", (name, GENESIS))
+    return int(row.fetchone()[0])
+
+
 def stream_row(db: Database, name: str) -> tuple[int, int, bytes]:
-    """Number, head and hash of a stream; a new one stands before its first record."""
-    row = db.execute("SELECT id, head, hash FROM streams WHERE name = ?", (name,)).fetchone()
-    if row is None:
-        row = db.execute("INSERT INTO streams (name, head, hash) VALUES (?, -1, ?) RETURNING id", (name, GENESIS))
-        return row.fetchone()[0], -1, GENESIS
-    return row[0], row[1], row[2]
+    """As `find_stream`, for a stream that is made when it is not there."""
+    return find_stream(db, name) or (make_stream(db, name), -1, GENESIS)
 
 
 def insert_records(db: Database, rows: Iterable[Row]) -> None:
@@ -37,8 +47,9 @@ def insert_records(db: Database, rows: Iterable[Row]) -> None:
     )
 
 
-def move_head(db: Database, stream: int, head: int, hash: bytes) -> None:
-    db.execute("UPDATE streams SET head = ?, hash = ? WHERE id = ?", (head, hash, stream))
+def move_heads(db: Database, heads: Iterable[tuple[int, bytes, int]]) -> None:
+    """Let streams stand elsewhere: the sequence, its hash and the stream's number, of each."""
+    db.executemany("UPDATE streams SET head = ?, hash = ? WHERE id = ?", heads)
 
 
 def read(db: Database, stream: str, start: int, limit: int | None, reverse: bool) -> list[Record]:

@@ -10,7 +10,7 @@ import msgspec
 from forestay.kernel import canonical
 from forestay.kernel.ledger.projections import Database, Projection, forget_others
 from forestay.kernel.ledger.records import MAX_PAYLOAD_BYTES, Head, Record, Row, check_record, hash_of
-from forestay.kernel.ledger.tables import insert_records, move_head, stream_row
+from forestay.kernel.ledger.tables import insert_records, move_heads, stream_row
 from forestay.kernel.problems import Problem
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def take_in(
             if record.stream.startswith(projection.prefix):
                 projection.apply(tx, [record])
         count += 1
-    for stream_id, head, digest in heads.values():
-        move_head(tx, stream_id, head, bytes.fromhex(digest))
+    move_heads(tx, [(head, bytes.fromhex(digest), stream_id) for stream_id, head, digest in heads.values()])
     forget_others(tx, projections)
     return count
 
