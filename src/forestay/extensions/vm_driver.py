@@ -142,7 +142,10 @@ class VmDriver:
     async def reply(self, number: int, waiter: Waiter) -> said.Reply:
         """Wait for the reply to an event that was sent (D3)."""
         try:
-            return await waiter.future
+            reply = await waiter.future
+            if self._calls:  # what it set off without waiting begins before its asker goes on, and maybe closes it
+                await asyncio.sleep(0)
+            return reply
         except asyncio.CancelledError:
             self.abort(number)
             raise
