@@ -91,9 +91,10 @@ class Isolate:
         vm = vm_snapshot.restore(frozen.vm, world, limits)
         return cls(vm, frozen.vm.roots, Loop.from_state(frozen.loop, world.now_ms()), world, observer)
 
-    def freeze(self, over: Snapshot | None = None) -> Frozen:
-        """The isolate between two ticks, as data: whole, or as it differs from `over`."""
-        return Frozen(vm_snapshot.take(self._vm, self._roots, over), self._loop.state(self._world.now_ms()))
+    def freeze(self, over: Snapshot | None = None, *, share: bool = False) -> Frozen:
+        """The isolate between two ticks, as data: whole, or as it differs from `over` (`snapshot.take`)."""
+        taken = vm_snapshot.take(self._vm, self._roots, over, share=share)
+        return Frozen(taken, self._loop.state(self._world.now_ms()))
 
     def adopt(self, world: VmInputs, observer: Observer | None) -> None:
         """Belong to somebody else from now on, whose time is another."""

@@ -179,9 +179,8 @@ class JavaScriptGuest(Guest):
         if self._refused is not None:
             raise self._refused
         if not world.touched and driver.last_call == 0 and pool is not None:
-            frozen: Frozen = await driver.run(lambda isolate: isolate.freeze(base_image()))
+            frozen: Frozen = await driver.run(lambda isolate: isolate.freeze(base_image(), share=True))
             pool.keep(key, Loaded(frozen, list(self._specs.values())))
-            pool.fill()
 
     def _prepared(self, world: VmInputs, recorder: Recorder | None) -> tuple[Program, Isolate]:
         """A new VM with the compiled artifact at hand; slow the first time, so not on the event loop."""

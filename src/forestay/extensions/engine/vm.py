@@ -19,6 +19,7 @@ from wasmtime import _ffi as ffi
 from forestay.extensions.engine import crossing
 from forestay.extensions.engine.crossing import BUFFER, WORDS
 from forestay.extensions.engine.imports import current
+from forestay.extensions.engine.kept_pages import KeptPages
 from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.memory import Memory
 from forestay.extensions.engine.native import calls, native, quick
@@ -105,6 +106,7 @@ class Vm:
         self._deadline = 0.0
         self._steps = 0
         self._rejections: dict[int, tuple[int, int]] = {}
+        self.pages: KeptPages | None = None  # those that it shares
         self._crossing: tuple[Callable[..., int], Callable[..., int]] | None = None
 
     # -- life ---------------------------------------------------------------------------------------------------
@@ -138,6 +140,7 @@ class Vm:
             self.memory.release()
             self.pulse.release()
             self._store.close()
+            self.pages = None
 
     def running(self) -> _Running:
         """One slice of JavaScript, as a `with` block: this thread owns the VM, and the clock of its deadline runs."""
