@@ -445,7 +445,10 @@ class VmDriver:
         if asked.number <= self._last_sync:
             raise EngineTrap("engine", f"the call id {asked.number} was used before")
         self._last_sync = asked.number
-        expires = min((w.expires for w in list(self._waiters.values()) if w.expires is not None), default=None)
+        expires = None
+        for waiter in list(self._waiters.values()):
+            if waiter.expires is not None and (expires is None or waiter.expires < expires):
+                expires = waiter.expires
         limit = SYNC_SECONDS if expires is None else max(0.001, expires - self._loop.time())
         timeout_ms = min(int(limit * 1000), asked.timeout_ms if asked.timeout_ms is not None else 2**53)
         call = HostCall(self.call_id(asked.number), asked.capability, asked.method, asked.params, timeout_ms)

@@ -28,6 +28,8 @@ MORE: Final = 2  # microtasks may be left
 LONG: Final = 3  # the text does not fit into the buffer, or (address 0) could not be made; both are to be freed
 BROKEN: Final = 4  # the function that gives the text threw
 
+UNREAD: Final = 0xFFFFFFFF  # `read`: the text does not fit into the buffer, or could not be made
+
 NEEDED = (
     "memory", "qjs_new_string", "qjs_call", "qjs_free_value", "qjs_execute_pending_job", "qjs_get_exception",
     "qjs_get_string_len", "qjs_free_cstring",
@@ -77,6 +79,18 @@ PROGRAM = f"""(module
       (br $again))
     (unreachable))
 
+  (func (export "read") (param $value i32) (param $scratch i32) (result i32)
+    (local $at i32) (local $length i32)
+    (local.set $at (call $text (local.get $value) (local.get $scratch)))
+    (local.set $length (i32.load (local.get $scratch)))
+    (if (i32.eqz (local.get $at)) (then (return (i32.const -1))))
+    (if (i32.gt_u (local.get $length) (i32.const {BUFFER})) (then
+      (call $free_text (local.get $at))
+      (return (i32.const -1))))
+    (memory.copy (i32.add (local.get $scratch) (i32.const {WORDS})) (local.get $at) (local.get $length))
+    (call $free_text (local.get $at))
+    (local.get $length))
+
   (func (export "tick")
     (param $deliver i32) (param $collect i32) (param $nothing i32) (param $scratch i32) (param $length i32)
     (result i32)
@@ -92,8 +106,8 @@ PROGRAM = f"""(module
     (call $settle (local.get $collect) (local.get $nothing) (local.get $scratch))))"""
 
 
-def beside(context: Any, module: wasmtime.Module, needed: list[Any]) -> tuple[Any, Any]:
-    """An instance of the program beside an engine whose exports are `needed`; its `tick` and its `settle`."""
+def beside(context: Any, module: wasmtime.Module, needed: list[Any]) -> tuple[Any, Any, Any]:
+    """An instance of the program beside an engine whose exports are `needed`: its `tick`, its `settle`, its `read`."""
     instance, trap = ffi.wasmtime_instance_t(), ctypes.POINTER(ffi.wasm_trap_t)()
     imports = (ffi.wasmtime_extern_t * len(needed))(*needed)
     error = ffi.wasmtime_instance_new(
@@ -102,7 +116,8 @@ def beside(context: Any, module: wasmtime.Module, needed: list[Any]) -> tuple[An
     if error:
         raise wasmtime.WasmtimeError._from_ptr(error)
     assert not trap, "it has no start function"
-    return export(context, instance, "tick"), export(context, instance, "settle")
+    tick, settle, read = (export(context, instance, name) for name in ("tick", "settle", "read"))
+    return tick, settle, read
 
 
 def export(context: Any, instance: Any, name: str) -> Any:

@@ -107,7 +107,7 @@ class Vm:
         self._steps = 0
         self._rejections: dict[int, tuple[int, int]] = {}
         self.pages: KeptPages | None = None  # those that it shares
-        self._crossing: tuple[Callable[..., int], Callable[..., int]] | None = None
+        self._crossing: tuple[Callable[..., int], Callable[..., int], Callable[..., int]] | None = None
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class Vm:
             thrown = self._caught(lambda: self.call_text(deliver, text))
             self.check()
             return *self.settle(collect), thrown
-        start, _ = self._crossing or self._crossed()
+        start, _, _ = self._crossing or self._crossed()
         self.memory.write(self.scratch + WORDS, text)
         ended = start(deliver, collect, self.undefined, self.scratch, len(text))
         if ended == crossing.THREW:
@@ -243,7 +243,7 @@ class Vm:
     def settle(self, collect: int) -> tuple[int, bytes]:
         """Run microtasks until there are none and `collect` gives a text; how many ran, and the text (I2)."""
         if self.limits.budget is None:
-            _, go_on = self._crossing or self._crossed()
+            _, go_on, _ = self._crossing or self._crossed()
             return self._settled(go_on(collect, self.undefined, self.scratch), collect)
         jobs = self.run_jobs()
         while not (text := self.call_for_text(collect)):  # a `nextTick` ran
@@ -280,11 +280,11 @@ class Vm:
     def _word(self, number: int) -> int:
         return self.memory.read_u32(self.scratch + 4 * number)
 
-    def _crossed(self) -> tuple[Callable[..., int], Callable[..., int]]:
+    def _crossed(self) -> tuple[Callable[..., int], Callable[..., int], Callable[..., int]]:
         needed = [self._export(name) for name in crossing.NEEDED]
-        tick, settle = crossing.beside(self._context, self._shared.crossing, needed)
-        self._functions += (tick, settle)
-        self._crossing = self._bound(tick, 5, calls), self._bound(settle, 3, calls)
+        tick, settle, read = crossing.beside(self._context, self._shared.crossing, needed)
+        self._functions += (tick, settle, read)
+        self._crossing = self._bound(tick, 5, calls), self._bound(settle, 3, calls), self._bound(read, 2, quick)
         return self._crossing
 
     def check(self) -> None:
@@ -371,8 +371,7 @@ class Vm:
 
     def on_host_call(self, name: int, name_length: int, count: int, arguments: int) -> int:
         which = self.memory.read(name, name_length)
-        first = self.memory.read_u32(arguments) if count > 0 else self.undefined
-        request = self.text(first)
+        request = self._request(self.memory.read_u32(arguments) if count > 0 else self.undefined)
         started = time.monotonic()
         if which == b"__host_random__":
             answer = self.host.random(min(int(float(request)), 65536)).hex().encode()
@@ -382,6 +381,12 @@ class Vm:
             answer = self.host.sync(request)
         self._arm(max(0.0, self._deadline - started))  # V3
         return self.new_string(answer)
+
+    def _request(self, value: int) -> bytes:
+        """The text of a host call's argument, in one crossing where it fits into the buffer, which is free now."""
+        _, _, read = self._crossing or self._crossed()
+        length = read(value, self.scratch)
+        return self.text(value) if length == crossing.UNREAD else self.memory.read(self.scratch + WORDS, length)
 
     def on_interrupt(self) -> bool:
         self._steps += 1
