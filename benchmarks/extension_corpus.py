@@ -24,6 +24,7 @@ from forestay.extensions import (
 )
 from forestay.extensions.conform.host import Host, Place
 from forestay.extensions.connectors.paths import Roots
+from forestay.extensions.engine.kept_pages import held_bytes
 from forestay.extensions.engine.pool import Pool
 from forestay.kernel import Problem
 
@@ -57,18 +58,18 @@ async def memory(artifacts: list[Artifact]) -> Row:
     with tempfile.TemporaryDirectory(prefix="forestay-bench-") as work:
         place = Place(Path(work))
         async with Host(place, artifacts[0]) as host:
-            before, pool = resident(), Pool()
+            before, pool = resident() + held_bytes(), Pool()
             asked = [await _loaded(host, place, artifact, pool) for artifact in artifacts]
             pool.wait()
             loaded = [subject for subject in asked if subject is not None]
-            each = (resident() - before) / len(loaded)
+            each = (resident() + held_bytes() - before) / len(loaded)
             for subject in loaded:
                 await subject.close()
             pool.close()
     return (
         what,
         f"{each / 1024 / 1024:.1f} MB",
-        f"{len(loaded)} at once, and a warm spare of most in the pool; limited by the pages that loading writes to: "
+        f"{len(loaded)} at once, and what the pool keeps of them; limited by the pages that loading writes to: "
         "the rest is one image, shared by all",
     )
 

@@ -18,6 +18,7 @@ from forestay.extensions.connectors.contract import Call, Output
 from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome
 from forestay.extensions.protocol import HostCalls
 from forestay.extensions.registry import Registrations
+from forestay.extensions.rounds import Place
 from forestay.extensions.themes import Theme
 from forestay.kernel import Problem
 from forestay.tools import EffectClass
@@ -95,6 +96,14 @@ class Guest(Protocol):
     def flag_values(self) -> dict[str, bool | str]:
         """The present values of its flags."""
         return self.registrations.flag_values
+
+    def place(self, body: bytes, timeout: float) -> Place | None:
+        """A place in a round (`rounds.py`) in which its only handler of an event is asked; None when it takes none."""
+        return None
+
+    async def placed(self, place: Place) -> HookOutcome:
+        """What the handler did there."""
+        raise Problem("internal", f"{self.name} takes no place in a round.")
 
     async def restart(self) -> None:
         """Load it again; its flags and the theme stay as they are set."""

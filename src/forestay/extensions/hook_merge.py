@@ -17,6 +17,10 @@ Event = dict[str, Any]
 class Merge(Protocol):
     fails_closed: bool
 
+    @property
+    def only_tells(self) -> bool:
+        """Whether no answer changes what the next handler sees, what the caller gets, or who is asked."""
+
     def event(self) -> Event:
         """What the next handler is given."""
 
@@ -31,6 +35,10 @@ class _Plain:
     """Handlers are told; what they return is dropped."""
 
     fails_closed = False
+
+    @property
+    def only_tells(self) -> bool:
+        return type(self) is _Plain
 
     def __init__(self, event: Event) -> None:
         self._event = event

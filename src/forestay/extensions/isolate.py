@@ -91,9 +91,10 @@ class Isolate:
         vm = vm_snapshot.restore(frozen.vm, world, limits)
         return cls(vm, frozen.vm.roots, Loop.from_state(frozen.loop, world.now_ms()), world, observer)
 
-    def freeze(self, over: Snapshot | None = None) -> Frozen:
-        """The isolate between two ticks, as data: whole, or as it differs from `over`."""
-        return Frozen(vm_snapshot.take(self._vm, self._roots, over), self._loop.state(self._world.now_ms()))
+    def freeze(self, over: Snapshot | None = None, *, share: bool = False) -> Frozen:
+        """The isolate between two ticks, as data: whole, or as it differs from `over` (`snapshot.take`)."""
+        taken = vm_snapshot.take(self._vm, self._roots, over, share=share)
+        return Frozen(taken, self._loop.state(self._world.now_ms()))
 
     def adopt(self, world: VmInputs, observer: Observer | None) -> None:
         """Belong to somebody else from now on, whose time is another."""
@@ -104,7 +105,7 @@ class Isolate:
     def warm(self) -> None:
         """Touch what every call touches, so that its memory is there when the first call comes."""
         with self._vm.running():
-            self._vm.call_for_text(self._roots["collect"])
+            self._vm.settle(self._roots["collect"])
 
     def close(self) -> None:
         self._vm.close()
@@ -155,19 +156,14 @@ class Isolate:
             self._observer.started(task)
         vm = self._vm
         with vm.running():
-            failed = self._execute(task)
-            vm.check()
-            jobs = vm.run_jobs()
-            while not (outbox := vm.call_for_text(self._roots["collect"])):  # a `nextTick` ran
-                vm.check()
-                jobs += vm.run_jobs()
+            jobs, outbox, thrown = self._execute(task)
             unhandled = vm.unhandled(self._roots["describe"])
         if self._observer is not None:
             self._observer.finished(jobs, outbox, unhandled)
         effects = _told_in_few(read_effects(outbox))
         effects.extend(Failure("unhandled", read_error(text)) for text in unhandled)
-        if failed is not None:
-            effects.append(failed)
+        if thrown is not None:
+            effects.append(_failure(task, thrown))
         self._apply(effects)
         return effects
 
@@ -178,34 +174,39 @@ class Isolate:
             return effect
         return Reply(effect.number, 0, {"name": "InternalError", "message": "out of memory", "stack": ""})
 
-    def _execute(self, task: Macrotask) -> Effect | None:
-        """Run the macrotask itself; what it throws outside of any handler is a failure of that name."""
-        try:
-            if task.kind == "inbound" and task.name == "load":
-                self._evaluate(task)
-            elif task.kind == "timer":
-                self._vm.call_text(self._roots["deliver"], b'["timer",0,%d]' % task.number)
-            else:
-                name = task.name if task.kind == "inbound" else "result"
-                self._vm.call_text(self._roots["deliver"], b'["%s",%d,%s]' % (name.encode(), task.number, task.body))
-        except GuestError as error:
-            description = read_error(error.description)
-            return Reply(task.number, 0, description) if task.kind == "inbound" else Failure(task.kind, description)
-        return None
+    def _execute(self, task: Macrotask) -> tuple[int, bytes, GuestError | None]:
+        """Run the macrotask and its microtasks: how many those were, what was said, and what the macrotask threw."""
+        vm, collect = self._vm, self._roots["collect"]
+        if task.kind == "inbound":
+            if task.name == "load":
+                thrown = self._evaluate(task)
+                vm.check()
+                return *vm.settle(collect), thrown
+            text = b'["%s",%d,%s]' % (task.name.encode(), task.number, task.body)
+        elif task.kind == "timer":
+            text = b'["timer",0,%d]' % task.number
+        else:
+            text = b'["result",%d,%s]' % (task.number, task.body)
+        return vm.tick(self._roots["deliver"], collect, text)
 
-    def _evaluate(self, task: Macrotask) -> None:
+    def _evaluate(self, task: Macrotask) -> GuestError | None:
+        """Evaluate the program; what it threw."""
         program = self._program
         assert program is not None, "nothing to load"
         vm = self._vm
-        vm.call_text(self._roots["deliver"], b'["environment",0,%s]' % task.body)
-        if program.bytecode:
-            module = vm.evaluate_bytecode(program.bytecode)
-        else:
-            module = vm.evaluate(program.text, program.name, MODULE)
-        message = vm.new_string(b"%d" % task.number)
-        vm.free(vm.call(self._roots["begin"], message, module))
-        vm.free(message)
-        vm.free(module)
+        try:
+            vm.call_text(self._roots["deliver"], b'["environment",0,%s]' % task.body)
+            if program.bytecode:
+                module = vm.evaluate_bytecode(program.bytecode)
+            else:
+                module = vm.evaluate(program.text, program.name, MODULE)
+            message = vm.new_string(b"%d" % task.number)
+            vm.free(vm.call(self._roots["begin"], message, module))
+            vm.free(message)
+            vm.free(module)
+        except GuestError as error:
+            return error
+        return None
 
     def _apply(self, effects: list[Effect]) -> None:
         """Timers are the loop's; their time counts from the end of the tick, so that none fires early."""
@@ -218,6 +219,12 @@ class Isolate:
                 self._loop.arm(effect.number, effect.delay_ms, now)
             elif isinstance(effect, Clear):
                 self._loop.clear(effect.number)
+
+
+def _failure(task: Macrotask, error: GuestError) -> Effect:
+    """What a macrotask threw outside of any handler."""
+    described = read_error(error.description)
+    return Reply(task.number, 0, described) if task.kind == "inbound" else Failure(task.kind, described)
 
 
 def _told_in_few(effects: list[Effect]) -> list[Effect]:

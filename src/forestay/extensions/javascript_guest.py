@@ -25,6 +25,7 @@ from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome,
 from forestay.extensions.problems import thrown_problem
 from forestay.extensions.protocol import HostCalls
 from forestay.extensions.registry import Registrations
+from forestay.extensions.rounds import Place
 from forestay.extensions.themes import Theme
 from forestay.extensions.trace import FORMAT, Header, Recorder
 from forestay.extensions.vm_driver import VmDriver
@@ -178,9 +179,8 @@ class JavaScriptGuest(Guest):
         if self._refused is not None:
             raise self._refused
         if not world.touched and driver.last_call == 0 and pool is not None:
-            frozen: Frozen = await driver.run(lambda isolate: isolate.freeze(base_image()))
+            frozen: Frozen = await driver.run(lambda isolate: isolate.freeze(base_image(), share=True))
             pool.keep(key, Loaded(frozen, list(self._specs.values())))
-            pool.fill()
 
     def _prepared(self, world: VmInputs, recorder: Recorder | None) -> tuple[Program, Isolate]:
         """A new VM with the compiled artifact at hand; slow the first time, so not on the event loop."""
@@ -285,7 +285,9 @@ class JavaScriptGuest(Guest):
     async def _value(
         self, name: str, payload: Any, timeout: float | None = None, progress: Callable[[Any], None] | None = None
     ) -> Any:
-        reply = await self._ask(name, payload, timeout, progress)
+        return self._checked(await self._ask(name, payload, timeout, progress))
+
+    def _checked(self, reply: said.Reply) -> Any:
         if not reply.ok:
             raise thrown_problem(_described(reply.value), self.name, self.program)
         return reply.value
@@ -368,7 +370,22 @@ class JavaScriptGuest(Guest):
         self, event: dict[str, Any], index: int, *, timeout: float | None = None, signal: bool = False
     ) -> HookOutcome:
         """Run one handler of an event."""
-        value = await self._value("hook", {"event": event, "index": index, "signal": signal}, timeout)
+        return self._outcome(await self._ask("hook", {"event": event, "index": index, "signal": signal}, timeout))
+
+    def place(self, body: bytes, timeout: float) -> Place | None:
+        """A place in a round of an event; None when it has to be asked by itself."""
+        if self._driver is None or self.stopped is not None or self._loading is not None:
+            return None
+        return self._driver.place("hook", body, timeout)
+
+    async def placed(self, place: Place) -> HookOutcome:
+        """What its handler did in a round."""
+        reply = await place.reply()
+        self._row = 0
+        return self._outcome(reply)
+
+    def _outcome(self, reply: said.Reply) -> HookOutcome:
+        value = self._checked(reply)
         if not isinstance(value, list) or len(value) != 3:
             raise Problem(
                 "extension_failed", f"{self.name} answered an event with something else.", extension=self.name

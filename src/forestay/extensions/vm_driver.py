@@ -9,7 +9,6 @@ D4  After a trap the old VM has no effect: its calls are cancelled, its late res
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
 
@@ -19,41 +18,18 @@ from forestay.extensions import effects as said
 from forestay.extensions.engine.limits import EngineTrap
 from forestay.extensions.engine.owner import Owner
 from forestay.extensions.isolate import Isolate
-from forestay.extensions.loop import Kind
 from forestay.extensions.problems import trap_problem
 from forestay.extensions.protocol import HostCall, HostCalls, HostResult
+from forestay.extensions.rounds import Place, Waiter
+from forestay.extensions.vm_batch import BATCH_SECONDS, Arrival, Batch, run_batch
 from forestay.kernel import Problem, outside_work
 
-_BATCH_SECONDS = 0.05  # then the event loop hears what happened, even if there is more to run
 MAX_CALLS = 1_024  # host calls of one extension under way at the same time
 SYNC_SECONDS = 60.0  # a synchronous host call that nobody gave a limit, made while nobody waits
 _SATURATED = 20  # batches in a row that ran to their limit: from then on the extension gets half of a thread
 _encode = msgspec.json.Encoder().encode
 
-Arrival = tuple[Kind, int, str, bytes]
 T = TypeVar("T")
-
-
-class Batch(msgspec.Struct):
-    """What came of some ticks."""
-
-    effects: list[said.Effect]
-    more: bool = False
-    deadline_ms: int | None = None
-    trap: EngineTrap | None = None
-
-
-class Waiter:
-    """A caller that waits for the extension's answer."""
-
-    __slots__ = ("expires", "future", "progress")
-
-    def __init__(
-        self, future: asyncio.Future[said.Reply], expires: float | None, progress: Callable[[Any], None] | None
-    ):
-        self.future = future
-        self.expires = expires
-        self.progress = progress
 
 
 class VmDriver:
@@ -86,6 +62,7 @@ class VmDriver:
         self._last_call = 0
         self._last_sync = 0
         self._busy = False
+        self._place: Place | None = None
         self._saturated = 0
         self._sync_call: str | None = None
         self._deadline_ms: int | None = None
@@ -160,13 +137,70 @@ class VmDriver:
         self._waiters[number] = waiter
         self._inbox.append(("inbound", number, name, body))
         self._kick(attend=True)
+        return await self.reply(number, waiter)
+
+    async def reply(self, number: int, waiter: Waiter) -> said.Reply:
+        """Wait for the reply to an event that was sent (D3)."""
         try:
-            return await waiter.future
+            reply = await waiter.future
+            if self._calls:  # what it set off without waiting begins before its asker goes on, and maybe closes it
+                await asyncio.sleep(0)
+            return reply
         except asyncio.CancelledError:
             self.abort(number)
             raise
         finally:
             self._waiters.pop(number, None)
+
+    def place(self, name: str, body: bytes, timeout: float) -> Place | None:
+        """A place in a round, for an event; None unless the VM is at rest. Until it is left nothing else runs here."""
+        isolate = self._isolate
+        if isolate is None or self._busy or self._closed or self._inbox or self._waiters or self._calls:
+            return None
+        if self._alarm is not None or self._deadline_ms is not None or self._held or self._stopped() is not None:
+            return None
+        if not self._owner.reserve():
+            return None
+        self._busy = True
+        number = self.next_number()
+        waiter = self._waiters[number] = Waiter(self._loop.create_future(), None, None)
+        self._place = Place(self, isolate, self.generation, ("inbound", number, name, body), waiter, timeout)
+        return self._place
+
+    def enter(self, place: Place) -> bool:
+        """On the round's thread: the time of a place begins, unless the VM was closed or stopped meanwhile."""
+        place.waiter.expires = self._loop.time() + place.timeout
+        return self._isolate is place.isolate
+
+    def leave(self, place: Place) -> None:
+        """Take what came of a place; one that was not entered was never taken."""
+        self._place = None
+        self._owner.release()
+        if place.batch is not None:
+            self._finish(place.batch, place.generation)
+            return
+        self._waiters.pop(place.number, None)
+        if not place.waiter.future.cancel():
+            place.waiter.future.exception()  # closed or stopped meanwhile: who asks it next is told
+        if self._number == place.number:
+            self._number -= 1
+        self._busy = False
+        if self._inbox:
+            self._kick()
+
+    def give_up(self, number: int) -> None:
+        """Nobody waits any more for the reply to an event that runs."""
+        self._waiters.pop(number, None)
+        self.abort(number)
+
+    def _leave_round(self) -> None:
+        """The VM is wanted: a round must not keep it."""
+        if self._place is not None:
+            self._place.wanted()
+
+    def slow(self) -> None:
+        """The event loop waited in vain for this VM."""
+        self._owner.missed()
 
     def tell(self, name: str, body: bytes) -> None:
         """Send an event that nobody waits for."""
@@ -212,6 +246,7 @@ class VmDriver:
                 else:
                     result.set_result(value)
 
+        self._leave_round()
         self._owner.submit(work, done)
         with outside_work(self._loop):
             return await result
@@ -220,6 +255,7 @@ class VmDriver:
         """Stop: whoever waits is told, the thread ends, the VM's memory is given back."""
         if self._closed:
             return
+        self._leave_round()
         self._closed = True
         waiting = self._sync_call
         if waiting is not None:
@@ -232,6 +268,7 @@ class VmDriver:
 
     def stop(self, problem: Problem) -> None:
         """End the VM for good: its next host call does not return, and everybody who waits is told why (D3, D4)."""
+        self._leave_round()
         waiting = self._sync_call
         if waiting is not None:
             self._dispatcher.cancel(waiting)
@@ -245,6 +282,7 @@ class VmDriver:
 
     def _kick(self, attend: bool = False) -> None:
         """Start a batch unless one is under way, which will start the next."""
+        self._leave_round()
         if self._busy or self._closed or self._isolate is None:
             return
         self._busy = True
@@ -254,7 +292,7 @@ class VmDriver:
         arrivals, self._inbox = self._inbox, []
         isolate, generation = self._isolate, self.generation
         start = self._owner.exchange if attend else self._owner.submit
-        start(lambda: _run(isolate, arrivals), lambda batch: self._finish(batch, generation))
+        start(lambda: run_batch(isolate, arrivals), lambda batch: self._finish(batch, generation))
 
     def _finish(self, batch: Batch | BaseException, generation: int) -> None:
         self._busy = False
@@ -288,7 +326,7 @@ class VmDriver:
             self._expire()  # an extension that is never at rest must not outrun its deadline
         self._saturated = self._saturated + 1 if batch.more else 0
         if self._saturated > _SATURATED:
-            self._alarm = self._loop.call_later(_BATCH_SECONDS, self._kick)
+            self._alarm = self._loop.call_later(BATCH_SECONDS, self._kick)
         elif self._inbox or batch.more:
             self._kick()
         elif self._waiters or batch.deadline_ms is not None:
@@ -407,7 +445,10 @@ class VmDriver:
         if asked.number <= self._last_sync:
             raise EngineTrap("engine", f"the call id {asked.number} was used before")
         self._last_sync = asked.number
-        expires = min((w.expires for w in list(self._waiters.values()) if w.expires is not None), default=None)
+        expires = None
+        for waiter in list(self._waiters.values()):
+            if waiter.expires is not None and (expires is None or waiter.expires < expires):
+                expires = waiter.expires
         limit = SYNC_SECONDS if expires is None else max(0.001, expires - self._loop.time())
         timeout_ms = min(int(limit * 1000), asked.timeout_ms if asked.timeout_ms is not None else 2**53)
         call = HostCall(self.call_id(asked.number), asked.capability, asked.method, asked.params, timeout_ms)
@@ -447,26 +488,6 @@ class VmDriver:
         for future in self._delivered:
             future.cancel()
         self._delivered.clear()
-
-
-def _run(isolate: Isolate, arrivals: list[Arrival]) -> Batch:
-    """Ticks until nothing is left to run, or it is time to report."""
-    batch = Batch([])
-    try:
-        for arrival in arrivals:
-            isolate.arrive(*arrival)
-        until = time.monotonic() + _BATCH_SECONDS
-        while (found := isolate.tick()) is not None:
-            batch.effects.extend(found)
-            if isolate.at_rest:
-                return batch
-            if time.monotonic() > until:
-                break
-        batch.more, batch.deadline_ms = isolate.runnable(), isolate.deadline()
-    except EngineTrap as trap:
-        isolate.trapped(trap)
-        batch.trap = trap
-    return batch
 
 
 def _error(result: HostResult) -> list[Any]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _SUCCESS, _BADF, _NOSYS = 0, 8, 52
 _STRIDE = 4  # a raw value has 16 bytes: four 32-bit words
 _Words = ctypes.c_uint32 * (8 * _STRIDE)
+# As the library declares it, with addresses as numbers: objects for them would be made at every call.
+_Callback = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _Body = Callable[["Vm", Any], int | None]
 
 
@@ -28,16 +30,17 @@ class _Current(threading.local):
 
 current = _Current()
 IMPORTS: dict[tuple[str, str], Any] = {}
+_kept: list[Any] = []  # what native code calls must not be collected
 
 
 def _import(module: str, name: str) -> Callable[[_Body], _Body]:
     def define(body: _Body) -> _Body:
-        def callback(_env: int, _caller: Any, raw: Any, _count: int) -> int:
+        def callback(_env: int, _caller: int, raw: int, _count: int) -> int:
             vm = current.vm
             if vm is None:
                 return _trap()
             try:
-                words = _Words.from_address(ctypes.addressof(raw.contents))
+                words = _Words.from_address(raw)
                 answer = body(vm, words)
                 if answer is not None:
                     words[0] = answer & 0xFFFFFFFF
@@ -46,7 +49,9 @@ def _import(module: str, name: str) -> Callable[[_Body], _Body]:
                 return _trap()
             return 0
 
-        IMPORTS[module, name] = ffi.wasmtime_func_unchecked_callback_t(callback)
+        native = _Callback(callback)
+        _kept.append(native)
+        IMPORTS[module, name] = ctypes.cast(native, ffi.wasmtime_func_unchecked_callback_t)
         return body
 
     return define

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import weakref
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,16 +34,13 @@ def map_image(snapshot: Snapshot, memory: Memory) -> bool:
     """Make `memory` the image's, without copying it; False where that cannot be done."""
     if not available() or memory.base % mmap.PAGESIZE or snapshot.size % mmap.PAGESIZE or memory.size < snapshot.size:
         return False
-    file = _file(snapshot)
-    found = _libc().mmap(
-        memory.base,
-        snapshot.size,
-        mmap.PROT_READ | mmap.PROT_WRITE,
-        mmap.MAP_PRIVATE | _MAP_FIXED,
-        file,
-        0,
-    )
-    return bool(found != _FAILED)
+    return map_file(_file(snapshot), 0, memory.base, snapshot.size)
+
+
+def map_file(file: int, offset: int, address: int, length: int) -> bool:
+    """Map a part of a file privately at an address that this process has reserved; False where that cannot be done."""
+    protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
+    return bool(_libc().mmap(address, length, protection, flags, file, offset) != _FAILED)
 
 
 def image_bytes(snapshot: Snapshot) -> mmap.mmap | None:
@@ -73,6 +71,7 @@ def _close(key: int) -> None:
         os.close(file)
 
 
+@lru_cache(maxsize=1)
 def _libc() -> ctypes.CDLL:
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p

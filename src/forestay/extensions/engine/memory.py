@@ -69,23 +69,33 @@ class Memory:
     def write_u64(self, address: int, value: int) -> None:
         self.write(address, value.to_bytes(8, "little"))
 
-    def blocks(self, below: bytes | mmap.mmap = b"") -> list[tuple[int, bytes]]:
-        """Runs of blocks that are not what `below` has there, or zero where it has nothing, as (address, bytes)."""
+    def runs(self, below: bytes | mmap.mmap = b"") -> list[tuple[int, int]]:
+        """Where blocks are not what `below` has there, or zero where it has nothing, as (start, end)."""
         self.refresh()
         image, other = self._bytes, memoryview(below)
-        runs: list[tuple[int, bytes]] = []
+        runs: list[tuple[int, int]] = []
         start = -1
         for at in range(0, self.size, BLOCK):
             same = image[at : at + BLOCK] == (other[at : at + BLOCK] if at < len(other) else _ZEROS)
             if same and start >= 0:
-                runs.append((start, bytes(image[start:at])))
+                runs.append((start, at))
                 start = -1
             elif not same and start < 0:
                 start = at
         if start >= 0:
-            runs.append((start, bytes(image[start : self.size])))
+            runs.append((start, self.size))
         other.release()
         return runs
+
+    def blocks(self, below: bytes | mmap.mmap = b"") -> list[tuple[int, bytes]]:
+        """The blocks of `runs`, as (address, bytes)."""
+        return [(start, bytes(self._bytes[start:end])) for start, end in self.runs(below)]
+
+    def view(self, start: int, end: int) -> memoryview:
+        """What stands there, without a copy; valid as long as the VM does not run."""
+        if end > self.size:
+            self._check(start, end - start)
+        return self._bytes[start:end]
 
     def clear(self, address: int, length: int) -> None:
         self.write(address, bytes(length))

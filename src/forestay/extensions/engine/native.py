@@ -17,6 +17,7 @@ import wasmtime
 from wasmtime import _ffi as ffi
 
 from forestay import assets
+from forestay.extensions.engine import crossing
 from forestay.extensions.engine.imports import IMPORTS
 from forestay.extensions.engine.pulse import Pulse
 from forestay.kernel import Problem, write_file
@@ -52,6 +53,7 @@ class Native:
         for kind in self.module.imports:
             _define(linker, str(kind.module), str(kind.name), kind.type)
         self._pre = linker.instantiate_pre(self.module)
+        self.crossing = _compiled(self.engine, *_crossing())
         self.pulse = Pulse(self.engine.increment_epoch)
 
     def instantiate(self, store: wasmtime.Store) -> Any:
@@ -64,6 +66,12 @@ def native() -> Native:
     """The engine of this process."""
     assets.ensure()
     return Native()
+
+
+def _crossing() -> tuple[bytes, str]:
+    """The program that makes a tick in one crossing, and its hash."""
+    wasm = bytes(wasmtime.wat2wasm(crossing.PROGRAM))
+    return wasm, hashlib.sha256(wasm + version("wasmtime").encode()).hexdigest()
 
 
 def _compiled(engine: wasmtime.Engine, wasm: bytes, digest: str) -> wasmtime.Module:

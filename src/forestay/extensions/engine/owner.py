@@ -118,6 +118,36 @@ class Owner:
             self._loop.call_exception_handler({"message": "A callback of a VM's thread failed.", "exception": error})
         return True
 
+    def reserve(self) -> bool:
+        """Keep an owner without work for a thread of somebody else's; what is submitted waits until `release`."""
+        if self._open:
+            return False
+        if self._skip:  # who is slow does not keep others waiting
+            self._skip -= 1
+            return False
+        with self._lock:
+            if self._running:
+                return False
+            self._running = True
+            return True
+
+    def release(self) -> None:
+        """End a reservation."""
+        with self._lock:
+            self._running = bool(self._pending)
+            waiting = self._running
+        if waiting:
+            self._attention.take().give(self)
+
+    def missed(self) -> None:
+        """The event loop waited in vain for this VM: it will wait more rarely (O2)."""
+        self._misses += 1
+        self._skip = min(1 << self._misses, MAX_SKIPPED)
+
+    def leave(self) -> None:
+        """Nothing will be submitted any more; what is under way comes to its end."""
+        self._attention.leave()
+
     def attended(self) -> None:
         """The event loop did a piece of work itself instead of waiting for it (O2)."""
         self._attention.streak += 1

@@ -2,6 +2,7 @@
 
 P1  only a load that asked nothing (no clock, no chance, no host call) is kept: it would have gone the same way again.
 P2  an instance is given to one owner and never comes back.
+P3  a spare is made ready for an extension that was loaded from here before: most are loaded once.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class _Still(Nobody):
 
 
 class Pool:
-    """Keeps up to `images` loaded extensions as data, and `spares` restored instances of each."""
+    """Keeps up to `images` loaded extensions as data, and `spares` restored instances of those in use (P3)."""
 
     def __init__(self, *, images: int = 64, spares: int = 1) -> None:
         self._images = images
@@ -56,6 +57,7 @@ class Pool:
         self._lock = threading.Lock()
         self._loaded: OrderedDict[Key, Loaded] = OrderedDict()
         self._ready: dict[Key, deque[Isolate]] = {}
+        self._used: set[Key] = set()
         self._closed = False
         self._filling: threading.Thread | None = None
 
@@ -66,6 +68,7 @@ class Pool:
             self._loaded[key] = loaded
             self._loaded.move_to_end(key)
             dropped = [self._loaded.popitem(last=False)[0] for _ in range(len(self._loaded) - self._images)]
+            self._used.difference_update(dropped)
             spare = [isolate for old in dropped for isolate in self._ready.pop(old, ())]
         for isolate in spare:
             isolate.close()
@@ -83,6 +86,8 @@ class Pool:
         """An instance of that extension, restored now; None when it is not known."""
         with self._lock:
             loaded = self._loaded.get(key)
+            if loaded is not None:
+                self._used.add(key)
         return None if loaded is None else (_restored(loaded.frozen, key.limits), loaded)
 
     def fill(self) -> None:
@@ -106,7 +111,7 @@ class Pool:
                     (
                         (key, loaded.frozen)
                         for key, loaded in reversed(self._loaded.items())
-                        if len(self._ready.get(key, ())) < self._spares
+                        if key in self._used and len(self._ready.get(key, ())) < self._spares
                     ),
                     None,
                 )
@@ -128,6 +133,7 @@ class Pool:
             spare = [isolate for ready in self._ready.values() for isolate in ready]
             self._ready.clear()
             self._loaded.clear()
+            self._used.clear()
         self.wait()
         for isolate in spare:
             isolate.close()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
+from forestay.extensions.engine.kept_pages import keep
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.engine.mapping import image_bytes, map_image
 from forestay.extensions.engine.native import native
@@ -28,6 +30,8 @@ class Snapshot(msgspec.Struct, frozen=True, weakref=True):
     roots: dict[str, int]
     over: Snapshot | None = None
     """The snapshot that this one is laid over: its blocks are those that differ. Only within one process."""
+    pages: Any = None
+    """A `KeptPages` instead of blocks, of a snapshot that shares memory with its VM. Only within one process."""
 
     def to_bytes(self) -> bytes:
         return _MAGIC + zlib.compress(msgspec.msgpack.encode(self), 1)
@@ -43,12 +47,18 @@ class Snapshot(msgspec.Struct, frozen=True, weakref=True):
             raise Problem("state_corrupted", "The snapshot is damaged.", reason=str(error)[:200]) from error
 
 
-def take(vm: Vm, roots: dict[str, int], over: Snapshot | None = None) -> Snapshot:
-    """The VM as it is now, or as it differs from `over`; it must not be running."""
+def take(vm: Vm, roots: dict[str, int], over: Snapshot | None = None, *, share: bool = False) -> Snapshot:
+    """The VM as it is now, or as it differs from `over`; it must not be running.
+
+    With `share`, snapshot and VM have the same memory until the VM writes to it, where the system can do that.
+    """
     with vm.running():  # its last slice may be over for long
         pointers = vm.pointers()
     below = None if over is None or over.over is not None else image_bytes(over)
-    blocks = vm.memory.blocks(below or b"")
+    pages = keep(vm.memory, vm.memory.runs(below)) if share and below is not None else None
+    if pages is not None:
+        vm.pages = pages
+    blocks = [] if pages is not None else vm.memory.blocks(below or b"")
     return Snapshot(
         native().digest,
         vm.memory.size,
@@ -58,6 +68,7 @@ def take(vm: Vm, roots: dict[str, int], over: Snapshot | None = None) -> Snapsho
         vm.undefined,
         dict(roots),
         None if below is None else over,
+        pages,
     )
 
 
@@ -83,6 +94,9 @@ def restore(snapshot: Snapshot, host: Host, limits: Limits) -> Vm:
     if snapshot.over is not None:
         for address, data in snapshot.blocks:
             vm.memory.write(address, data)
+    if snapshot.pages is not None:
+        vm.pages = snapshot.pages
+        snapshot.pages.lay(vm.memory)
     vm.set_pointers(*snapshot.pointers)
     vm.scratch, vm.undefined = snapshot.scratch, snapshot.undefined
     vm.apply_limits()

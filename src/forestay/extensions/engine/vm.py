@@ -16,7 +16,10 @@ import msgspec
 import wasmtime
 from wasmtime import _ffi as ffi
 
+from forestay.extensions.engine import crossing
+from forestay.extensions.engine.crossing import BUFFER, WORDS
 from forestay.extensions.engine.imports import current
+from forestay.extensions.engine.kept_pages import KeptPages
 from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.memory import Memory
 from forestay.extensions.engine.native import calls, native, quick
@@ -25,11 +28,9 @@ from forestay.kernel import Problem
 
 MODULE = 1
 _BYTECODE_FLAGS = 1 << 4  # leave the source text out; line numbers stay for stack traces
-_SCRATCH = 64 * 1024
 _EXCEPTION = 6  # the tag of a value that stands for a thrown one, in the upper word of its box
 _DESCRIPTION = 65_536  # bytes of a thrown value's name, message or stack that are read
 _DESCRIBED = 32  # rejections of one tick that are described one by one
-_ARGUMENTS = 32  # room for an argument list and an out-parameter, before the scratch text
 # JavaScript runs inside these, so other threads must be able to; everything else is short.
 _RUNNING = frozenset((
     "qjs_call", "qjs_execute_pending_job", "qjs_eval", "qjs_eval_bytecode", "qjs_compile", "qjs_init",
@@ -97,7 +98,7 @@ class Vm:
         self._functions: list[Any] = []
         self._call = {name: self._bind(name, arity) for name, arity in _EXPORTS.items()}
         # Of a value that is no string for certain, this runs a `toString`.
-        self._convert = self._bind("qjs_get_string_len", 2, calls)
+        self._convert = self._bound(self._export("qjs_get_string_len"), 2, calls)
         self.memory = Memory(self._context, self._export("memory").of.memory)
         self.stack_pointer_global = self._export("__stack_pointer").of.global_
         self.scratch = 0
@@ -105,6 +106,8 @@ class Vm:
         self._deadline = 0.0
         self._steps = 0
         self._rejections: dict[int, tuple[int, int]] = {}
+        self.pages: KeptPages | None = None  # those that it shares
+        self._crossing: tuple[Callable[..., int], Callable[..., int], Callable[..., int]] | None = None
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -115,7 +118,7 @@ class Vm:
             if self._call["qjs_init"]() != 0:
                 raise EngineTrap("engine", "the engine did not start")
             self.apply_limits()
-            self.scratch = self._call["wasm_malloc"](_SCRATCH + _ARGUMENTS)
+            self.scratch = self._call["wasm_malloc"](BUFFER + WORDS)
             self.undefined = self._call["qjs_get_undefined"]()
 
     def apply_limits(self) -> None:
@@ -133,9 +136,11 @@ class Vm:
         if self._context_address:
             self._context_address = 0
             self._call.clear()
+            self._crossing = None
             self.memory.release()
             self.pulse.release()
             self._store.close()
+            self.pages = None
 
     def running(self) -> _Running:
         """One slice of JavaScript, as a `with` block: this thread owns the VM, and the clock of its deadline runs."""
@@ -191,8 +196,10 @@ class Vm:
     def call_text(self, function: int, text: bytes) -> None:
         """Call a function with one string, and drop what it returns."""
         argument = self.new_string(text)
-        result = self.call(function, argument)
-        self.free(argument)
+        try:
+            result = self.call(function, argument)
+        finally:
+            self.free(argument)
         self.free(result)
 
     def call_for_text(self, function: int, *arguments: int) -> bytes:
@@ -213,8 +220,72 @@ class Vm:
             if ran != 1:  # a job that failed keeps its exception; what failed is a rejected promise elsewhere
                 self.free(self._call["qjs_get_exception"]())
             count += 1
-            if time.monotonic() > self._deadline:
-                self._lose(EngineTrap("timeout", f"the tick took more than {self.limits.slice_ms} ms"))
+            self._check_time()
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._deadline:
+            self._lose(EngineTrap("timeout", f"the tick took more than {self.limits.slice_ms} ms"))
+
+    def tick(self, deliver: int, collect: int, text: bytes) -> tuple[int, bytes, GuestError | None]:
+        """Call `deliver` with a text, then `settle`; what that gives, and what `deliver` threw."""
+        if len(text) > BUFFER or self.limits.budget is not None:
+            thrown = self._caught(lambda: self.call_text(deliver, text))
+            self.check()
+            return *self.settle(collect), thrown
+        start, _, _ = self._crossing or self._crossed()
+        self.memory.write(self.scratch + WORDS, text)
+        ended = start(deliver, collect, self.undefined, self.scratch, len(text))
+        if ended == crossing.THREW:
+            thrown = self._caught(lambda: self._checked(self._word(crossing.AT_VALUE)))
+            return *self.settle(collect), thrown
+        return *self._settled(ended, collect), None
+
+    def settle(self, collect: int) -> tuple[int, bytes]:
+        """Run microtasks until there are none and `collect` gives a text; how many ran, and the text (I2)."""
+        if self.limits.budget is None:
+            _, go_on, _ = self._crossing or self._crossed()
+            return self._settled(go_on(collect, self.undefined, self.scratch), collect)
+        jobs = self.run_jobs()
+        while not (text := self.call_for_text(collect)):  # a `nextTick` ran
+            self.check()
+            jobs += self.run_jobs()
+        return jobs, text
+
+    def _settled(self, ended: int, collect: int) -> tuple[int, bytes]:
+        """What came of a crossing that ended this way; it goes on as long as there are microtasks."""
+        before = 0
+        while ended == crossing.MORE:
+            before += self._word(crossing.AT_JOBS)
+            self._check_time()
+            assert self._crossing is not None
+            ended = self._crossing[1](collect, self.undefined, self.scratch)
+        jobs = before + self._word(crossing.AT_JOBS)
+        if ended == crossing.SAID:
+            return jobs, self.memory.read(self.scratch + WORDS, self._word(crossing.AT_LENGTH))
+        value, address = self._checked(self._word(crossing.AT_VALUE)), self._word(crossing.AT_TEXT)
+        if address == 0:
+            raise GuestError(self._exception())
+        text = self.memory.read(address, self._word(crossing.AT_LENGTH))
+        self._call["qjs_free_cstring"](address)
+        self.free(value)
+        return jobs, text
+
+    def _caught(self, work: Callable[[], object]) -> GuestError | None:
+        try:
+            work()
+        except GuestError as error:
+            return error
+        return None
+
+    def _word(self, number: int) -> int:
+        return self.memory.read_u32(self.scratch + 4 * number)
+
+    def _crossed(self) -> tuple[Callable[..., int], Callable[..., int], Callable[..., int]]:
+        needed = [self._export(name) for name in crossing.NEEDED]
+        tick, settle, read = crossing.beside(self._context, self._shared.crossing, needed)
+        self._functions += (tick, settle, read)
+        self._crossing = self._bound(tick, 5, calls), self._bound(settle, 3, calls), self._bound(read, 2, quick)
+        return self._crossing
 
     def check(self) -> None:
         """Trap if the budget ran out: the engine's own error for that can be swallowed by a promise."""
@@ -240,8 +311,8 @@ class Vm:
     # -- values -------------------------------------------------------------------------------------------------
 
     def new_string(self, text: bytes) -> int:
-        if len(text) <= _SCRATCH:
-            address = self.scratch + _ARGUMENTS
+        if len(text) <= BUFFER:
+            address = self.scratch + WORDS
             self.memory.write(address, text)
             return self._call["qjs_new_string"](address, len(text))
         address = self._put(text)
@@ -300,8 +371,7 @@ class Vm:
 
     def on_host_call(self, name: int, name_length: int, count: int, arguments: int) -> int:
         which = self.memory.read(name, name_length)
-        first = self.memory.read_u32(arguments) if count > 0 else self.undefined
-        request = self.text(first)
+        request = self._request(self.memory.read_u32(arguments) if count > 0 else self.undefined)
         started = time.monotonic()
         if which == b"__host_random__":
             answer = self.host.random(min(int(float(request)), 65536)).hex().encode()
@@ -311,6 +381,12 @@ class Vm:
             answer = self.host.sync(request)
         self._arm(max(0.0, self._deadline - started))  # V3
         return self.new_string(answer)
+
+    def _request(self, value: int) -> bytes:
+        """The text of a host call's argument, in one crossing where it fits into the buffer, which is free now."""
+        _, _, read = self._crossing or self._crossed()
+        length = read(value, self.scratch)
+        return self.text(value) if length == crossing.UNREAD else self.memory.read(self.scratch + WORDS, length)
 
     def on_interrupt(self) -> bool:
         self._steps += 1
@@ -377,27 +453,22 @@ class Vm:
             self._call["wasm_free"](address)
 
     def _export(self, name: str) -> Any:
-        item = ffi.wasmtime_extern_t()
-        text = name.encode()
-        if not ffi.wasmtime_instance_export_get(
-            self._context,
-            ctypes.byref(self._instance),
-            ctypes.create_string_buffer(text),
-            len(text),
-            ctypes.byref(item),
-        ):
+        item = crossing.export(self._context, self._instance, name)
+        if item is None:
             raise EngineTrap("engine", f"the engine has no export {name}")
         self._functions.append(item)
         return item
 
-    def _bind(self, name: str, arity: int, library: Any = None) -> Callable[..., int]:
-        library = library or (calls if name in _RUNNING else quick)
+    def _bind(self, name: str, arity: int) -> Callable[..., int]:
+        return self._bound(self._export(name), arity, calls if name in _RUNNING else quick)
+
+    def _bound(self, function: Any, arity: int, library: Any) -> Callable[..., int]:
         invoke = library.wasmtime_func_call_unchecked
         raw, trap = self._raw, self._trap
         # Made once: making them of numbers costs as much as a third of a crossing.
         fixed = (
             ctypes.c_void_p(self._context_address),
-            ctypes.c_void_p(ctypes.addressof(self._export(name).of.func)),
+            ctypes.c_void_p(ctypes.addressof(function.of.func)),
             ctypes.c_void_p(ctypes.addressof(raw)),
             ctypes.c_size_t(max(arity, 1)),
             ctypes.c_void_p(ctypes.addressof(trap)),
@@ -434,12 +505,16 @@ class Vm:
                 self._fail(error)
             return raw[0]
 
+        def call5(first: int, second: int, third: int, fourth: int, fifth: int) -> int:
+            raw[16] = fifth
+            return call4(first, second, third, fourth)
+
         def call_many(*arguments: int) -> int:
             for index, argument in enumerate(arguments):
                 raw[4 * index] = argument
             return call0()
 
-        by_arity: dict[int, Callable[..., int]] = {0: call0, 1: call1, 2: call2, 4: call4}
+        by_arity: dict[int, Callable[..., int]] = {0: call0, 1: call1, 2: call2, 4: call4, 5: call5}
         return by_arity.get(arity, call_many)
 
     def _fail(self, error: int | None) -> None:

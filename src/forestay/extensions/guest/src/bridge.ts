@@ -289,7 +289,8 @@ function envelope(method: string, params: any, options: HostCallOptions): string
   }
   const timeout = options.timeoutMs;
   const limit = typeof timeout === "number" && timeout >= 0 && timeout < 9e15 ? Math_round(timeout) : "null";
-  return '' + quote(method) + ',' + json(params) + ',' + limit + ',' + quote(options.capability ?? "");
+  const claimed = options.capability === undefined ? '""' : quote(options.capability ?? "");
+  return quote(method) + ',' + json(params) + ',' + limit + ',' + claimed;
 }
 
 const Math_round = Math.round;
