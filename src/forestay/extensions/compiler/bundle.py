@@ -123,9 +123,21 @@ def _sections(code: bytes, meta: dict[str, Any]) -> Iterator[Section]:
     for name, part in sizes.items() if place >= 0 else ():
         size = part["bytesInOutput"]
         if size:
-            imports = tuple(item["path"] for item in meta["inputs"][name]["imports"])
-            yield Section(name, _package(name), place, place + size, imports)
+            yield Section(
+                name, _package(name), place, place + size, tuple(sorted(_imports(name, meta["inputs"], sizes)))
+            )
         place += size
+
+
+def _imports(name: str, inputs: dict[str, Any], sizes: dict[str, Any]) -> set[str]:
+    """The files that a file imports; in place of one that left nothing in the bundle, those that it hands on."""
+    found: set[str] = set()
+    pending = [name]
+    while pending:
+        new = {item["path"] for item in inputs.get(pending.pop(), {"imports": ()})["imports"]} - found
+        found |= new
+        pending += [path for path in new if not sizes.get(path, {"bytesInOutput": 0})["bytesInOutput"]]
+    return found
 
 
 def _package(name: str) -> str:

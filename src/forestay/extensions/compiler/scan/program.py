@@ -13,7 +13,7 @@ The tree of ten megabytes takes four hundred; that of a part is let go before th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -169,5 +169,4 @@ class _Words:
         if at not in self._words:
             spans = [(section.start, section.end) for section in self._done[at].sections]
             self._words[at] = {word for start, end in spans for word in _WORD.findall(self._text, start, end)}
-        is_plain: Callable[[str], bool] = str.isascii
-        return any(not is_plain(name) or name.encode() in self._words[at] for name in names)
+        return any(not name.isascii() or name.encode() in self._words[at] for name in names)

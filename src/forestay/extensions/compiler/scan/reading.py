@@ -2,6 +2,7 @@
 
 N1  A text is parsed once and walked once, for both questions.
 N2  What is kept is small: findings and needs, never a tree or a text. The least recently asked for goes first.
+    Under which name a text was read first is of no matter: the same text under another name is told with that one.
 N3  A bundle is a text like any other, but only asked what it uses: what it needs is told by its parts. Keys that are
     made up are looked for in the bundle alone: it has every subscript that its parts have, and knows more of each.
 """
@@ -43,7 +44,8 @@ class Reading(msgspec.Struct, frozen=True):
 
     def of(self, name: str) -> Reading:
         """The same, told of the file with this name."""
-        if not self.findings and not self.uses:
+        places = [*(one.location for one in self.findings), *(one.location for one in self.uses)]
+        if all(place.file == name for place in places):
             return self
         return Reading(
             tuple(replace(one, location=replace(one.location, file=name)) for one in self.findings),
@@ -53,7 +55,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 def read(name: str, text: bytes, dialect: Dialect) -> Reading:
     """What one source uses, and needs; the same text under another name is not read again."""
-    kept = _kept.reading(("", dialect, hashlib.sha256(text).digest()), lambda: _read("", text, dialect))
+    kept = _kept.reading(("", dialect, hashlib.sha256(text).digest()), lambda: _read(name, text, dialect))
     return kept.of(name)
 
 
