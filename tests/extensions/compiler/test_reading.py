@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from tests.extensions.compiler.disguised_programs import made_up, program
 
 from forestay.extensions.compiler.build import compile_source
+from forestay.extensions.compiler.scan import program as whole_program
 from forestay.extensions.compiler.scan import reading, scan_text
 from forestay.extensions.compiler.scan.reach import Reach
-from forestay.extensions.compiler.scan.syntax import Dialect, File
+from forestay.extensions.compiler.scan.syntax import Dialect, File, Span
 from forestay.extensions.compiler.scan.uses import DECISIVE, MODULES, Finding, findings
 from forestay.extensions.compiler.scan.values import Values
 from forestay.extensions.compiler.source import source
@@ -32,11 +33,12 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of the texts that are parsed for a reading, as they are."""
     names: list[str] = []
 
-    def noted(name: str, text: bytes, dialect: Dialect) -> File:
+    def noted(name: str, text: bytes, dialect: Dialect, spans: Sequence[Span] = ()) -> File:
         names.append(name)
-        return File(name, text, dialect)
+        return File(name, text, dialect, spans)
 
     monkeypatch.setattr(reading, "File", noted)
+    monkeypatch.setattr(whole_program, "File", noted)
     monkeypatch.setattr(reading, "_kept", reading._Kept())
     yield names
 
@@ -72,18 +74,27 @@ def test_a_comment_in_one_file_has_only_that_file_read_again(extension: Write, p
     assert (was.api, was.locations[0].line, now.locations[0].line) == ("eval() with a dynamic string", 1, 2)
 
 
-def test_a_reading_depends_on_the_name_the_dialect_and_every_byte(parsed: list[str]) -> None:
+def test_a_reading_depends_on_the_dialect_and_every_byte(parsed: list[str]) -> None:
     for name, text, dialect in (("a.ts", b"eval(x)", "ts"), ("b.ts", b"eval(x)", "ts"), ("a.ts", b"eval(y)", "ts")):
         reading.read(name, text, dialect)  # type: ignore[arg-type]
     reading.read("a.ts", b"eval(x)", "tsx")
     reading.read("a.ts", b"eval(x)", "ts")
-    assert len(parsed) == 4
+    assert parsed == ["a.ts", "a.ts", "a.ts"]
+
+
+def test_the_same_text_under_two_names_is_parsed_once_and_told_under_each(parsed: list[str]) -> None:
+    text = b"import { readFileSync } from 'fs';\neval(x); readFileSync('a');"
+    readings = {name: reading.read(name, text, "ts") for name in ("a.ts", "b/a.ts", "a.ts")}
+    assert parsed == ["a.ts"]
+    for name, told in readings.items():
+        assert {one.location.file for one in (*told.findings, *told.uses)} == {name}
+        assert (len(told.findings), bool(told.uses)) == (1, True)
 
 
 def test_what_is_kept_is_bounded(parsed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_MOST", 3)
     for number in (0, 1, 2, 0, 3, 0, 1):
-        reading.read(f"{number}.js", b"f()", "js")
+        reading.read(f"{number}.js", f"f{number}()".encode(), "js")
     assert parsed == ["0.js", "1.js", "2.js", "3.js", "1.js"]
 
 

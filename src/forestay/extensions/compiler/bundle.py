@@ -21,7 +21,7 @@ import msgspec
 
 from forestay import assets
 from forestay.extensions.compiler import esbuild, module_location, rewrite, subpaths, virtual_modules
-from forestay.extensions.compiler.scan import read
+from forestay.extensions.compiler.scan import Section, read
 from forestay.extensions.compiler.scan.pure import PURE_MEMBERS
 from forestay.extensions.compiler.scan.syntax import Dialect
 from forestay.extensions.compiler.source import Source
@@ -78,6 +78,7 @@ class Bundle(msgspec.Struct, frozen=True):
     imports: tuple[Import, ...]
     warnings: tuple[str, ...]
     absent_packages: tuple[str, ...]
+    sections: tuple[Section, ...] = ()
 
 
 def bundle(source: Source) -> Bundle:
@@ -101,15 +102,52 @@ def bundle(source: Source) -> Bundle:
         for item in sorted(session.inputs.values(), key=lambda item: item.name)
     )
     polyfills = rewrite.polyfills(item.contents for item in inputs)
+    code = _prelude(polyfills) + files[".js"]
     return Bundle(
-        code=_prelude(polyfills) + files[".js"],
+        code=code,
         source_map=_tidy(source_map, session),
         polyfills=polyfills,
         inputs=inputs,
         imports=tuple(sorted(set(session.imports), key=lambda i: (i.specifier, i.importer, i.kind))),
         warnings=tuple(_sentence(source, item) for item in answer["warnings"]),
         absent_packages=tuple(sorted({specifier for specifier, _ in session.missing})),
+        sections=tuple(_sections(code, meta)),
     )
+
+
+def _sections(code: bytes, meta: dict[str, Any]) -> Iterator[Section]:
+    """Where each file begins and ends: the bundler's helpers come first, then the files, at last what is exported."""
+    sizes = next(output["inputs"] for output in meta["outputs"].values() if "entryPoint" in output)
+    end = code.rfind(b"export")
+    place = end - sum(part["bytesInOutput"] for part in sizes.values())
+    for name, part in sizes.items() if place >= 0 else ():
+        size = part["bytesInOutput"]
+        if size:
+            yield Section(
+                name, _package(name), place, place + size, tuple(sorted(_imports(name, meta["inputs"], sizes)))
+            )
+        place += size
+
+
+def _imports(name: str, inputs: dict[str, Any], sizes: dict[str, Any]) -> set[str]:
+    """The files that a file imports; in place of one that left nothing in the bundle, those that it hands on."""
+    found: set[str] = set()
+    pending = [name]
+    while pending:
+        new = {item["path"] for item in inputs.get(pending.pop(), {"imports": ()})["imports"]} - found
+        found |= new
+        pending += [path for path in new if not sizes.get(path, {"bytesInOutput": 0})["bytesInOutput"]]
+    return found
+
+
+def _package(name: str) -> str:
+    """The package that a file belongs to: "" for what every file uses, "." for the extension's own."""
+    if name.startswith("forestay-"):
+        return ""
+    if name.startswith(virtual_modules.PACKAGE + ":"):
+        return name.split("/", 1)[0]
+    _, found, rest = name.rpartition("node_modules/")
+    return "/".join(rest.split("/")[: 2 if rest.startswith("@") else 1]) if found else "."
 
 
 def source_hash(inputs: tuple[Input, ...]) -> str:

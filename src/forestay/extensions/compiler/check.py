@@ -60,7 +60,7 @@ def _sources(bundle: Bundle) -> list[Finding]:
 def _bundle(bundle: Bundle) -> list[Finding]:
     source_map: SourceMap | None = None
     found: list[Finding] = []
-    for finding in read_bundle(ENTRY_MODULE, bundle.code):
+    for finding in read_bundle(ENTRY_MODULE, bundle.code, bundle.sections):
         if (finding.module and not finding.is_in_text) or finding.rule is rules.DYNAMIC_MODULE:
             continue  # imports are told by the sources, where they have a place
         source_map = source_map or SourceMap(bundle.source_map)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from tree_sitter import Node
 
-from forestay.extensions.compiler.scan.syntax import File, call_arguments, names_in, text_of
+from forestay.extensions.compiler.scan.syntax import File, Scope, call_arguments, names_in, text_of
 
 FUNCTIONS = frozenset(
     "function_expression arrow_function generator_function function_declaration class class_declaration "
@@ -92,8 +92,11 @@ class Flow:
     def _home(self, node: Node) -> int | None:
         """What tells two owners apart: the declaration of a name, the class around a `this`."""
         if node.type == "identifier":
-            declared = self.file.declaration(node)
-            return declared.id if declared is not None else None
+            scope = self.file.scope(node)
+            if scope is None:
+                return None
+            self.file.offer(scope, text_of(node))
+            return scope.names[text_of(node)].id
         if node.type == "this":
             around = self.file.around(node.start_byte, "class_body")
             return around.id if around is not None else None
@@ -162,6 +165,7 @@ class Flow:
             yield call_arguments(immediate)
         for name in self._names_of(function):
             text = text_of(name)
+            self.file.offer(self._around(function), text)
             by_function = self._called.get(text)
             if by_function is None:
                 by_function = self._called[text] = {}
@@ -171,6 +175,11 @@ class Flow:
                         by_function.setdefault(found.id, []).append(call)
             for call in by_function.get(function.id, ())[:_MOST]:
                 yield call_arguments(call)
+
+    def _around(self, function: Node) -> Scope | None:
+        """The scope that a function stands in."""
+        scope = self.file.innermost(function.start_byte)
+        return scope.outer if scope is not None and scope.node.id == function.id else scope
 
     def calls_of(self, name: str) -> Sequence[Node]:
         """Every call of what has this name, in the order of the text."""

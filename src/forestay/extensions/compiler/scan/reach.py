@@ -325,6 +325,7 @@ class Reach:
         if key not in self._followed:
             self._followed.add(key)
             self._pending.append((scope, name))
+            self.file.offer(scope, name)
 
     def _read(self, scope: Scope, name: str) -> None:
         """Follow every place in a scope that reads a name (R3)."""

@@ -2,6 +2,7 @@
 
 N1  A text is parsed once and walked once, for both questions.
 N2  What is kept is small: findings and needs, never a tree or a text. The least recently asked for goes first.
+    Under which name a text was read first is of no matter: the same text under another name is told with that one.
 N3  A bundle is a text like any other, but only asked what it uses: what it needs is told by its parts. Keys that are
     made up are looked for in the bundle alone: it has every subscript that its parts have, and knows more of each.
 """
@@ -13,12 +14,14 @@ import hashlib
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
+from msgspec.structs import replace
 
 from forestay.extensions.compiler.scan.needs import NETWORK, Use, needs
+from forestay.extensions.compiler.scan.program import Section, read_program
 from forestay.extensions.compiler.scan.reach import Reach
 from forestay.extensions.compiler.scan.rules import DECISIVE_WORDS
 from forestay.extensions.compiler.scan.syntax import Dialect, File
@@ -39,15 +42,27 @@ class Reading(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     uses: tuple[Use, ...] = ()
 
+    def of(self, name: str) -> Reading:
+        """The same, told of the file with this name."""
+        places = [*(one.location for one in self.findings), *(one.location for one in self.uses)]
+        if all(place.file == name for place in places):
+            return self
+        return Reading(
+            tuple(replace(one, location=replace(one.location, file=name)) for one in self.findings),
+            tuple(replace(one, location=replace(one.location, file=name)) for one in self.uses),
+        )
+
 
 def read(name: str, text: bytes, dialect: Dialect) -> Reading:
-    """What one source uses, and needs."""
-    return _kept.reading(name, text, dialect, is_bundle=False)
+    """What one source uses, and needs; the same text under another name is not read again."""
+    kept = _kept.reading(("", dialect, hashlib.sha256(text).digest()), lambda: _read(name, text, dialect))
+    return kept.of(name)
 
 
-def read_bundle(name: str, text: bytes) -> tuple[Finding, ...]:
-    """What a whole program uses."""
-    return _kept.reading(name, text, "js", is_bundle=True).findings
+def read_bundle(name: str, text: bytes, sections: Sequence[Section] = ()) -> tuple[Finding, ...]:
+    """What a whole program uses; `sections` are the files that it was made of."""
+    key = (name, "bundle", hashlib.sha256(text).digest())
+    return _kept.reading(key, lambda: Reading(_read_bundle(name, text, sections))).findings
 
 
 def forget() -> None:
@@ -55,19 +70,21 @@ def forget() -> None:
     _kept.clear()
 
 
+Key = tuple[str, str, bytes]
+
+
 class _Kept:
     def __init__(self) -> None:
-        self._readings: OrderedDict[tuple[str, str, bool, bytes], Reading] = OrderedDict()
+        self._readings: OrderedDict[Key, Reading] = OrderedDict()
         self._lock = threading.Lock()
 
-    def reading(self, name: str, text: bytes, dialect: Dialect, is_bundle: bool) -> Reading:
-        key = (name, dialect, is_bundle, hashlib.sha256(text).digest())
+    def reading(self, key: Key, made_by: Callable[[], Reading]) -> Reading:
         with self._lock:
             known = self._readings.get(key)
             if known is not None:
                 self._readings.move_to_end(key)
                 return known
-        made = _read(name, text, dialect, is_bundle)
+        made = made_by()
         with self._lock:
             self._readings[key] = made
             while len(self._readings) > _MOST:
@@ -79,15 +96,22 @@ class _Kept:
             self._readings.clear()
 
 
-def _read(name: str, text: bytes, dialect: Dialect, is_bundle: bool) -> Reading:
-    is_asked = not is_bundle and _NEEDS.search(text) is not None
+def _read_bundle(name: str, text: bytes, sections: Sequence[Section]) -> tuple[Finding, ...]:
+    if not has_uses(text):
+        return tuple(unparsed(File(name, text, "js")))
+    with _uncollected():
+        return tuple(read_program(name, text, sections))
+
+
+def _read(name: str, text: bytes, dialect: Dialect) -> Reading:
+    is_asked = _NEEDS.search(text) is not None
     file = File(name, text, dialect)
     if not is_asked and not has_uses(text):
         return Reading(tuple(unparsed(file)))
     with _uncollected():
         values = Values(file)
         words, modules = (_BOTH, None) if is_asked else (DECISIVE, MODULES)
-        reach = Reach(file, values, words, modules, is_part=not is_bundle)
+        reach = Reach(file, values, words, modules, is_part=True)
         return Reading(tuple(findings(file, values, reach)), tuple(needs(file, values, reach)) if is_asked else ())
 
 

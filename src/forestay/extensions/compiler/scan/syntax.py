@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Literal
 
@@ -14,6 +14,8 @@ from forestay.extensions.compiler.artifact import Location
 from forestay.extensions.compiler.scan.texts import plain_name
 
 Dialect = Literal["js", "jsx", "ts", "tsx"]
+Span = tuple[int, int]
+"""Where a stretch of a text begins and ends."""
 
 _FUNCTIONS = frozenset(
     "program function_declaration function_expression generator_function generator_function_declaration "
@@ -47,13 +49,21 @@ _DECLARING = ("var", "let", "named", "parameters", "local", "imported")
 
 
 class File:
-    """One source text with its tree."""
+    """One source text with its tree, or some stretches of one, read as if nothing stood between them.
 
-    def __init__(self, name: str, text: bytes, dialect: Dialect) -> None:
+    `asked` and `offered` tell what other stretches of the text could have changed: names that are declared nowhere
+    here, and names of the outermost scope whose calls, members or readers elsewhere would count.
+    """
+
+    def __init__(self, name: str, text: bytes, dialect: Dialect, spans: Sequence[Span] = ()) -> None:
         self.name = name
-        self.text = text
+        self.text = b"".join(text[start:end] for start, end in spans) if spans else text
         self.language = language(dialect)
-        self.root = Parser(self.language).parse(text).root_node
+        self.root = Parser(self.language).parse(self.text).root_node
+        self._whole = text
+        self._spans = spans
+        self.asked: set[str] = set()
+        self.offered: set[str] = set()
         self._reached = (0, 0, 0)  # the start of a line, a place on it, and the characters between the two
         self._starts: list[int] = []
         self._scopes: list[Scope] = []
@@ -61,7 +71,9 @@ class File:
         self._walked: dict[str, list[Node]] | None = None
 
     def location(self, node: Node) -> Location:
-        """Line and column of a node, both from 1, columns in characters."""
+        """Line and column of a node in the whole text, both from 1, columns in characters."""
+        if self._spans:
+            return self._in_whole(node.start_byte)
         row, offset = node.start_point
         start, end = node.start_byte - offset, node.start_byte
         line, reached, characters = self._reached
@@ -71,6 +83,16 @@ class File:
         characters += len(self.text[reached:end].decode("utf-8", "replace"))
         self._reached = start, end, characters
         return Location(self.name, row + 1, characters + 1)
+
+    def _in_whole(self, place: int) -> Location:
+        """Where a place of the joined stretches is."""
+        for start, end in self._spans:
+            if place < end - start:
+                break
+            place -= end - start
+        line = self._whole.rfind(b"\n", 0, start + place) + 1
+        column = len(self._whole[line : start + place].decode("utf-8", "replace")) + 1
+        return Location(self.name, self._whole.count(b"\n", 0, line) + 1, column)
 
     def beginning(self, node: Node, most: int = 2000) -> str:
         """The beginning of a node's text, which may be as long as the file."""
@@ -122,7 +144,21 @@ class File:
         scope = self.innermost(position)
         while scope is not None and name not in scope.names:
             scope = scope.outer
+        if scope is None:
+            self.asked.add(name)
         return scope
+
+    def declared(self) -> Iterator[str]:
+        """The names of the outermost scope."""
+        self.nodes("scope")
+        yield from self._scopes[0].names if self._scopes else ()
+
+    def offer(self, scope: Scope | None, name: str) -> None:
+        """Note that what other stretches do with a name counts; only those of the outermost scope are seen there."""
+        while scope is not None and name not in scope.names:
+            scope = scope.outer
+        if scope is not None and scope.outer is None:
+            self.offered.add(name)
 
     def around(self, position: int, kind: str) -> Node | None:
         """The innermost scope of a kind around a position."""

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from tree_sitter import Node
@@ -71,7 +71,11 @@ def has_uses(text: bytes) -> bool:
 
 def findings(file: File, values: Values, reach: Reach, nesting: int = 0) -> list[Finding]:
     """Every finding of a file that is read already, in the order of the text."""
-    found = unparsed(file) + _Uses(file, values, reach, nesting).all()
+    return ordered(unparsed(file) + _Uses(file, values, reach, nesting).all())
+
+
+def ordered(found: Iterable[Finding]) -> list[Finding]:
+    """Each finding once, in the order of the text."""
     unique = {(item.rule, item.location, item.module): item for item in found}
     return sorted(unique.values(), key=lambda item: (item.location, item.rule.api))
 
