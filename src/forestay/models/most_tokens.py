@@ -148,5 +148,6 @@ def _pieces() -> _Pieces:
                 low, _, high = found_range.partition("-")
                 characters.update((chr(code), int(cost)) for code in range(int(low, 16), int(high or low, 16) + 1))
         elif kind == "joints":
-            joints += (tuple(map(bytes.fromhex, joint.split("."))) for joint in rest.split(" "))
+            sides = (joint.partition(".") for joint in rest.split(" "))
+            joints += ((bytes.fromhex(left), bytes.fromhex(right)) for left, _, right in sides)
     return _Pieces(words, frozenset(pairs), characters, Joints(joints))
