@@ -25,6 +25,7 @@ _NOT_AREAS = {
     "leaflets",
     "local_questions",
     "measure",
+    "notices",
     "pi_runtime",
     "questions",
     "readme",

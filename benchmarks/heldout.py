@@ -4,7 +4,7 @@ The first set is that of `benchmarks/retrieval.py`. `language` and `ward` came a
 `talk` and `handbook` (`benchmarks/talk.py`, `benchmarks/handbook.py`) came before the weights of neighbours, speaker
 and dates, which were taken from measurements elsewhere and looked at here. They came before the thesaurus too: who
 wrote it had read a part of the handbook's guide.
-`leaflets` (`benchmarks/leaflets.py`) came after it.
+`leaflets` (`benchmarks/leaflets.py`) came after its first half, `notices` (`benchmarks/notices.py`) after all of it.
 
 One weight is younger: the power of relevance was chosen on the first set after `ward` had shown that it was needed.
 
@@ -30,6 +30,7 @@ from pydoc_data.topics import topics
 
 from benchmarks.handbook import handbook
 from benchmarks.leaflets import leaflets
+from benchmarks.notices import notices
 from benchmarks.questions import LANGUAGE
 from benchmarks.retrieval import (
     CUTS,
@@ -179,7 +180,14 @@ def without(warm: Warm, term: str) -> Callable[[str], list[int]]:
     return ours(without_headings(warm)) if term == "headings" else ours(warm, Terms(**{term: False}))
 
 
-SETS = {"language": language, "ward": ward, "talk": talk, "handbook": handbook, "leaflets": leaflets}
+SETS = {
+    "language": language,
+    "ward": ward,
+    "talk": talk,
+    "handbook": handbook,
+    "leaflets": leaflets,
+    "notices": notices,
+}
 ALL = {"machines": build, **SETS}
 # The kinds of question that share no word with their answer but a name.
 PARAPHRASES = {
@@ -187,6 +195,7 @@ PARAPHRASES = {
     "talk": ("paraphrase",),
     "handbook": ("guide", "reference"),
     "leaflets": ("paraphrase",),
+    "notices": ("paraphrase",),
 }
 
 Figures = dict[tuple[str, int], float]

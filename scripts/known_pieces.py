@@ -1,8 +1,8 @@
-"""Measure words, pairs of letters and characters with six real tokenizers: `python scripts/known_pieces.py`.
+"""Measure words, letters, characters and their joints with six real tokenizers: `python scripts/known_pieces.py`.
 
 Writes `src/forestay/models/known_pieces.txt`, which `most_tokens.py` reads. It takes some minutes and needs npm;
-`--words` measures the words alone and keeps the rest. The words are those of our own texts: the thesaurus and the list
-of everyday words with their inflections, a list of German words, the documentation, the sources.
+`--words` and `--joints` measure these alone and keep the rest. The words are those of our own texts: the thesaurus and
+the list of everyday words with their inflections, a list of German words, the documentation, the sources.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.models.tokenizers import NAMES, Counters, counting  # noqa: E402
+from tests.models.tokenizers import NAMES, ON_BYTES, Counters, counting  # noqa: E402
 
+from forestay.models.joints import continues, joints_of, length  # noqa: E402
 from forestay.models.most_tokens import most_of_letters, read_pairs  # noqa: E402
 
 TABLE = ROOT / "src/forestay/models/known_pieces.txt"
@@ -153,6 +154,22 @@ def _cost(counters: Counters, texts: Sequence[str], before: str = "") -> Iterato
         yield (every if unicodedata.is_normalized("NFKC", text) else some) - len(before)
 
 
+def joints(counters: Counters) -> Iterator[str]:
+    """Where a token holds a part of one character and a part or the whole of the next one.
+
+    Left out are those that cost nothing: what `characters` has measured behind a space, and a character of two bytes
+    that loses one of them to a token which counts for its neighbour.
+    """
+    tokens = (token for name in ON_BYTES for token in counters.vocabulary(name))
+    found = {joint for token in tokens for joint in joints_of(token)}
+    told = sorted((left, right) for left, right in found if left != b" " and _can_cost(left, right))
+    yield from _lines("joints", [f"{left.hex()}.{right.hex()}" for left, right in told])
+
+
+def _can_cost(left: bytes, right: bytes) -> bool:
+    return continues(left[0]) or left.isalpha() or length(right[0]) > 2
+
+
 def _ranges(codes: Sequence[int]) -> Iterator[str]:
     found: list[list[int]] = []
     for code in codes:
@@ -172,11 +189,15 @@ def _lines(head: str, items: Iterable[str]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--words", action="store_true", help="measure the words alone")
-    kept = TABLE.read_text("ascii").splitlines() if parser.parse_args().words else []
+    parser.add_argument("--joints", action="store_true", help="measure the joints alone")
+    only = {name for name, wanted in vars(parser.parse_args()).items() if wanted}
+    kept = [line for line in TABLE.read_text("ascii").splitlines() if only and line.split()[0] not in only]
     with tempfile.TemporaryDirectory() as folder, counting(Path(folder)) as counters:
         letters = [line for line in kept if line.startswith("pairs ")] or [*pairs(counters)]
         wide = [line for line in kept if line.startswith("characters ")] or [*characters(counters)]
-        found = [*letters, *words(counters, read_pairs(letters)), *wide]
+        known = [line for line in kept if line.startswith("words ")] or [*words(counters, read_pairs(letters))]
+        edges = [line for line in kept if line.startswith("joints ")] or [*joints(counters)]
+        found = [*letters, *known, *wide, *edges]
     TABLE.write_text(_HEAD + "\n".join(found) + "\n", "ascii")
     print(f"{TABLE.relative_to(ROOT)}: {len(found)} lines")
 

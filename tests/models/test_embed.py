@@ -33,7 +33,7 @@ def test_an_unknown_embedder_is_told_with_what_there_is() -> None:
     with pytest.raises(Problem) as caught:
         embed.open("word2vec")
     assert caught.value.key == "model_unknown"
-    assert caught.value.details["known"] == ["hashed", "minilm"]
+    assert caught.value.details["known"] == ["hashed", "minilm", "MODEL@ADDRESS"]
 
 
 def test_open_gives_what_the_protocol_says() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forestay.models.joints import joints_of
 from forestay.models.most_tokens import most_tokens
 from forestay.models.tokens import Estimator
 
 from .any_text import any_text
-from .tokenizers import NAMES, Counters, counting
+from .tokenizers import NAMES, ON_BYTES, Counters, counting
 
 pytestmark = pytest.mark.sweep
 
@@ -84,6 +86,41 @@ def test_c17_the_estimate_leaves_little_of_a_window_empty(
 def test_b1_b2_b3_no_text_is_more_tokens_than_its_bound(name: str, counters: Counters, text: str) -> None:
     real = counters.count(name, text)
     assert real <= sum(most_tokens(text)) <= Estimator().count(text)
+
+
+def _beside(counters: Counters, name: str) -> list[tuple[list[str], list[str]]]:
+    """For each joint of a vocabulary: characters that end with its left side, and that begin with its right side.
+
+    Those that the estimate holds for cheap come first, because they are the ones that can cost more.
+    """
+    characters = [chr(code) for code in range(sys.maxunicode) if not 0xD800 <= code < 0xE000]
+    every = sorted(characters, key=lambda character: sum(most_tokens(character)) - len(character.encode()))
+    ends: dict[bytes, list[str]] = {}
+    begins: dict[bytes, list[str]] = {}
+    for character in every:
+        told = character.encode()
+        for size in range(1, len(told) + 1):
+            ends.setdefault(told[-size:], []).append(character)
+            begins.setdefault(told[:size], []).append(character)
+    joints = sorted({joint for token in counters.vocabulary(name) for joint in joints_of(token)})
+    return [(ends.get(left, [])[:24], begins.get(right, [])[:24]) for left, right in joints]
+
+
+@pytest.mark.parametrize("name", ON_BYTES)
+def test_b4_no_pair_of_characters_that_a_token_joins_costs_more_than_its_bound(name: str, counters: Counters) -> None:
+    """Every joint of the vocabulary, with the characters that are cheapest alone: once, again and again, in words."""
+    rng = random.Random(19)
+    texts: list[str] = []
+    for left, right in _beside(counters, name):
+        pairs = [(one, other) for one in left for other in right]
+        for one, other in rng.sample(pairs, min(len(pairs), 60)):
+            pair, before, behind = one + other, rng.choice(left), rng.choice(right)
+            texts += [pair, pair * 9, f"x{pair}y", f" {pair} ", before + pair + behind]
+    assert len(texts) > 10_000
+    found = [count for start in range(0, len(texts), 5_000) for count in counters.counts(name, texts[start:][:5_000])]
+    bounds = [sum(most_tokens(text)) for text in texts]
+    over = [item for item in zip(texts, found, bounds, strict=True) if item[1] > item[2]]
+    assert over == []
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import subprocess
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,11 +24,15 @@ PACKAGES = (
     "@anthropic-ai/tokenizer@0.0.4",
 )
 NAMES = ("o200k", "cl100k", "claude", "llama", "llama3", "mistral")
+ON_BYTES = ("o200k", "cl100k", "claude", "llama3")  # the others work on characters
 _COUNT = """
+import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { encode as o200k } from "gpt-tokenizer/encoding/o200k_base";
 import { encode as cl100k } from "gpt-tokenizer/encoding/cl100k_base";
 import { getTokenizer } from "@anthropic-ai/tokenizer";
+import o200kRanks from "gpt-tokenizer/bpeRanks/o200k_base";
+import cl100kRanks from "gpt-tokenizer/bpeRanks/cl100k_base";
 import llama from "llama-tokenizer-js";
 import llama3 from "llama3-tokenizer-js";
 import mistral from "mistral-tokenizer-js";
@@ -40,8 +46,17 @@ const counters = {
   llama3: (text) => llama3.encode(text, { bos: false, eos: false }).length,
   mistral: (text) => mistral.encode(text, false, false).length,
 };
+const claude = () => JSON.parse(readFileSync("node_modules/@anthropic-ai/tokenizer/claude.json")).bpe_ranks;
+const coded = (token) => Buffer.from(token).toString("base64");
+const vocabularies = {
+  o200k: () => o200kRanks.map(coded),
+  cl100k: () => cl100kRanks.map(coded),
+  claude: () => claude().split(" ").slice(2),
+  llama3: () => llama3.vocabById.filter((token) => !token.startsWith("<|")),
+};
 for await (const line of createInterface({ input: process.stdin })) {
   const [name, texts] = JSON.parse(line);
+  if (texts === null) { console.log(JSON.stringify(vocabularies[name]())); continue; }
   const answer = (text) => (text === "" ? 0 : counters[name](text));
   console.log(JSON.stringify(texts.map(answer)));
 }
@@ -57,20 +72,38 @@ class Counters:
         self.count = functools.lru_cache(100_000)(self._count)
 
     def counts(self, name: str, texts: Sequence[str]) -> list[int]:
+        found: list[int] = self._asked([name, list(texts)])
+        return found
+
+    def vocabulary(self, name: str) -> list[bytes]:
+        """Every token of one of `ON_BYTES`."""
+        found: list[str] = self._asked([name, None])
+        if name != "llama3":
+            return [base64.b64decode(token) for token in found]
+        written = _written_bytes()
+        return [bytes(map(written.__getitem__, token)) for token in found]
+
+    def _asked(self, question: list[Any]) -> Any:
         told, heard = self._process.stdin, self._process.stdout
         assert told is not None and heard is not None
         late = threading.Timer(_LONGEST, self._process.kill)
         late.start()
         try:
-            told.write(json.dumps([name, list(texts)]) + "\n")
+            told.write(json.dumps(question) + "\n")
             told.flush()
-            found: list[int] = json.loads(heard.readline())
-            return found
+            return json.loads(heard.readline())
         finally:
             late.cancel()
 
     def _count(self, name: str, text: str) -> int:
         return self.counts(name, [text])[0]
+
+
+def _written_bytes() -> dict[str, int]:
+    """How the file of Llama 3 writes a byte: as its own character where that is a mark to see, else as one from 256."""
+    seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    unseen = [value for value in range(256) if value not in seen]
+    return {chr(value): value for value in seen} | {chr(256 + place): value for place, value in enumerate(unseen)}
 
 
 @contextmanager

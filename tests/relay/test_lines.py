@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from forestay.kernel import Ledger, ManualClock, Problem
+from forestay.models import words
 from forestay.relay.evaluation import questions_of
+from forestay.relay.facts import speaker
 from forestay.relay.lines import dates
 from forestay.relay.ranking import Terms, rank
 
@@ -39,6 +41,46 @@ async def test_an_answer_is_found_by_the_question_before_it(ledger: Ledger, cloc
     assert "Mara: Nothing torn. Six weeks without sport." in (await _found(ledger, clock, CHAT, query))[:3]
     alone = await _found(ledger, clock, CHAT, query, Terms(neighbours=False))
     assert alone == ["Mara: I went to the doctor about my knee."]
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        "[8/5/25, 10:0{}:12] {}: ",
+        "08.05.2025, 10:0{} - {}: ",
+        "8/5/25, 10:0{} PM - {}: ",
+        "2025-05-08 10:0{} {}: ",
+        "[10:0{}] <{}> ",
+        "\u200e[8/5/25, 10:0{}] {}: ",
+    ],
+)
+async def test_lines_of_a_chats_export_are_talk(ledger: Ledger, clock: ManualClock, stamp: str) -> None:
+    said = ("I sold the old dinghy.", "For how much?", "Two hundred euros.")
+    names = ("Mara", "Jonas", "Mara")
+    lines = [stamp.format(at, name) + text for at, (name, text) in enumerate(zip(names, said, strict=True))]
+    session = await make_relay(ledger, clock).init("x")
+    await session.ingest("\n".join(lines) + "\n", "chat.txt")
+    facts = session.warm.facts
+    assert [fact.talk for fact in facts] == [True] * 3
+    assert [speaker(fact.text) for fact in facts] == ["Mara", "Jonas", "Mara"]
+    assert session.warm.speakers == {*words("Mara Jonas")}
+    found = [facts[item.number].text for item in rank(session.warm, "What did Mara get for the dinghy?")]
+    assert any(text.endswith("Two hundred euros.") for text in found)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "10:01:22 ERROR: disk full\n10:01:23 INFO: going on\n10:01:24 ERROR: disk full again\n",
+        "10:01:22 nginx: started\n10:01:23 sshd: stopped\n10:01:24 nginx: stopped\n",
+        "10:01 Mara: alone here.\n10:02 Mara: still alone.\n",
+    ],
+    ids=["levels", "programs", "one name"],
+)
+async def test_lines_of_a_log_are_no_talk(ledger: Ledger, clock: ManualClock, log: str) -> None:
+    session = await make_relay(ledger, clock).init("x")
+    await session.ingest(log, "log.txt")
+    assert not any(fact.talk for fact in session.warm.facts)
 
 
 async def test_a_line_lends_nothing_across_a_heading(ledger: Ledger, clock: ManualClock) -> None:

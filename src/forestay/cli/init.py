@@ -62,7 +62,7 @@ TEMPLATE = """\
 
 [models]
 # default = "local"                      # offline; or an entry's name, "ollama:MODEL", "openai:MODEL[@BASE_URL]" …
-# embedder = ""                          # "minilm" finds facts by their meaning too (the extra `embeddings`)
+# embedder = ""                          # "minilm" or "MODEL@ADDRESS" (OpenAI's embeddings): finds by meaning too
 # trusted_keys = []                      # your own file only: keys that projects may send, as `model trust` writes them
 
 [models.classes]                         # another model for a class of work

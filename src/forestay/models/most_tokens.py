@@ -2,7 +2,7 @@
 
 `known_pieces.txt` holds what `scripts/known_pieces.py` measured with six real tokenizers: words of our own texts that
 each of them cuts into fewer tokens than B2 says, pairs of letters that each of them joins, characters beyond ASCII that
-are one or two tokens for all.
+are one or two tokens for all, and where one of them joins parts of two characters.
 
 - B1  A word of the table, with the space before it, counts the most that one of the six gives it. No token holds the
       end of one word and the beginning of the next, so words count one by one.
@@ -11,8 +11,8 @@ are one or two tokens for all.
       and m longer tokens: k + 2m <= n and k <= m + 1 + u.) A space before the letters counts as one of them.
 - B3  Everything else: a byte of UTF-8 is at most one token, and a character of the table what the table says. Some
       tokenizers change a text to Unicode's form NFKC first, so the larger of both forms counts.
-      One gap is known: a tokenizer that joins the last byte of one character with the first of the next can make one
-      token more of that pair (once in 64,000 random mixtures of rare scripts).
+- B4  A character that a tokenizer may cut in two, to join a part of it with its neighbour, counts what is left of it
+      at most (`joints.py`).
 
 A tokenizer that works on bytes or characters, and joins these pairs, keeps B2 and B3 whatever its vocabulary is.
 """
@@ -28,6 +28,8 @@ from itertools import pairwise
 
 import msgspec
 
+from forestay.models.joints import Joints, joint_bytes, length
+
 _TABLE = "known_pieces.txt"
 _KEPT = 100_000
 _RUN = re.compile(r" ?[A-Za-z]+")
@@ -39,11 +41,12 @@ _JOINED_SPACES = 8  # every known tokenizer has longer runs of spaces as one tok
 
 
 class _Pieces(msgspec.Struct, frozen=True):
-    """The table: costs of words, alone and behind a space, pairs of letters, costs of characters."""
+    """The table: costs of words, alone and behind a space, pairs of letters, costs of characters, joints."""
 
     words: dict[str, int]
     pairs: frozenset[str]
     characters: dict[str, int]
+    joints: Joints
 
 
 class _Runs(dict[str, int]):
@@ -81,7 +84,16 @@ def most_tokens(text: str) -> tuple[int, int]:
 
 def _parts(text: str) -> tuple[int, int]:
     wide = [character for character in text if character > "\x7f"]
-    return _ascii(text, len(text) - len(wide)), sum(map(_characters.__getitem__, wide))
+    return _ascii(text, len(text) - len(wide)), sum(map(_characters.__getitem__, wide)) + _broken(text)
+
+
+def _broken(text: str) -> int:
+    """B4: how many tokens more the characters of `text` can be than they are alone."""
+    data = joint_bytes(text)
+    more = 0
+    for at, most in _pieces().joints.broken(data).items():
+        more += max(0, most - _characters[data[at : at + length(data[at])].decode()])
+    return more
 
 
 def _ascii(text: str, plain: int) -> int:
@@ -121,6 +133,7 @@ def _pieces() -> _Pieces:
     words: dict[str, int] = {}
     pairs: set[str] = set()
     characters: dict[str, int] = {}
+    joints: list[tuple[bytes, bytes]] = []
     for line in resources.files("forestay.models").joinpath(_TABLE).read_text("ascii").splitlines():
         kind, _, rest = line.partition(" ")
         if kind == "words":
@@ -134,4 +147,7 @@ def _pieces() -> _Pieces:
             for found_range in ranges:
                 low, _, high = found_range.partition("-")
                 characters.update((chr(code), int(cost)) for code in range(int(low, 16), int(high or low, 16) + 1))
-    return _Pieces(words, frozenset(pairs), characters)
+        elif kind == "joints":
+            sides = (joint.partition(".") for joint in rest.split(" "))
+            joints += ((bytes.fromhex(left), bytes.fromhex(right)) for left, _, right in sides)
+    return _Pieces(words, frozenset(pairs), characters, Joints(joints))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -32,6 +33,12 @@ _COPIES = 1000
 # Only the opening words of a sentence relate it to the one before it.
 _OPENING = 60
 _OPENING_WORDS = 4
+# A line of a chat's export begins with a time of day, with a date before it or without: [8/5/25, 10:01:22] Mara: Hello.
+_STAMPS_BEGIN = frozenset("[0123456789\u200e")
+_SAID_AT = re.compile(
+    r"\u200e?\[?(?:\d[\d./-]*[,T]?\s+)?\d{1,2}:\d{2}(?::\d{2})?(?:\s?[AaPp]\.?[Mm]\.?)?\]?\s*(?:[-–]\s*)?"
+    r"(?:<([^<>\n]{1,48})>\s|([^\W\d_][^:<>\n]{0,47}):\s)"
+)
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -299,15 +306,31 @@ def facts_of(batch: Batch) -> list[Fact]:
 
 
 def mark_talk(facts: Sequence[Fact]) -> set[str]:
-    """Pairs are talk where several keys take turns and come back: names of people, not of settings. Who they are."""
+    """Lines are talk where several names take turns and come back: people, not settings. Who they are."""
     turns: dict[str, list[str]] = {}
     for fact in facts:
-        if fact.kind == "pair":
-            turns.setdefault(fact.context, []).append(fact.text.partition(":")[0])
-    spoken = {context for context, keys in turns.items() if 1 < len(set(keys)) < len(keys)}
+        if name := speaker(fact.text) if fact.kind == "pair" else _stamped(fact.text):
+            turns.setdefault(fact.context, []).append(name)
+    spoken = {context for context, names in turns.items() if 1 < len(set(names)) < len(names)}
     for fact in facts:
-        fact.talk = fact.kind == "pair" and fact.context in spoken
-    return {key for context in spoken for key in turns[context]}
+        fact.talk = fact.context in spoken and (fact.kind == "pair" or bool(_stamped(fact.text)))
+    return {name for context in spoken for name in turns[context]}
+
+
+def speaker(text: str) -> str:
+    """Who says a line of talk: `Mara: …`, or as exports of chats write it, `[8/5/25, 10:01] Mara: …`."""
+    return _stamped(text) or text.partition(":")[0]
+
+
+def _stamped(text: str) -> str:
+    """The name behind a time of day; empty where there is none, or where it is the level or the program of a log."""
+    found = _SAID_AT.match(text) if text[:1] in _STAMPS_BEGIN else None
+    if found is None:
+        return ""
+    marked, name = found.groups()
+    if marked:
+        return str(marked)
+    return "" if name[0].islower() or (name.isupper() and len(name) > 1) else str(name)
 
 
 def verify(facts: Sequence[Fact], number: int, key: bytes) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from forestay.models import words
-from forestay.relay.facts import Fact
+from forestay.relay.facts import Fact, speaker
 from forestay.relay.index import Index
 
 Found = list[tuple[int, float]]
@@ -89,19 +89,14 @@ def by_speaker(facts: Sequence[Fact], found: Found, asked: Collection[str]) -> F
         return found
     named = functools.cache(lambda name: all(word in asked for word in words(name)))
     return in_order(
-        (number, score * _SPEAKER if facts[number].talk and named(speaker(facts[number])) else score)
+        (number, score * _SPEAKER if facts[number].talk and named(speaker(facts[number].text)) else score)
         for number, score in found
     )
 
 
-def speaker(fact: Fact) -> str:
-    """Who says a line of talk."""
-    return fact.text.partition(":")[0]
-
-
 def is_named(fact: Fact, asked: Collection[str]) -> bool:
     """Whether the words of a query name the person who says this line."""
-    return fact.talk and all(word in asked for word in words(speaker(fact)))
+    return fact.talk and all(word in asked for word in words(speaker(fact.text)))
 
 
 def dates(text: str) -> list[str]:

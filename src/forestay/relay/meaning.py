@@ -4,8 +4,8 @@ Invariants:
 
 - M1  What words find stays found: likeness in meaning counts less than words do, and hardly anything for a fact that
       holds the words of the question already.
-- M2  An embedder counts as far as it is believed (`models/belief.py`): one that compares spellings adds next to
-      nothing, and stands in only where words find nothing.
+- M2  An embedder counts as far as it is believed (`models/belief.py`): one that compares spellings adds nothing where
+      words find something, and stands in where they find nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _MOST = 0.5  # what the likest fact gains, where the best by words has 1
 _BESIDE_WORDS = 0.85  # the part of it that counts only as far as words are missing
 _SHARP = 5
 _SMOOTH = 0.5
+_STANDS_IN = 0.01  # an embedder that is believed less counts only where words find nothing
 
 
 class Near(msgspec.Struct, frozen=True):
@@ -56,6 +57,8 @@ def add_meaning(warm: Warm, relevance: dict[int, float], near: Near, questions: 
 
     The vector of a text of several `questions` means none of them, so it counts the less the more there are.
     """
+    if near.belief < _STANDS_IN and relevance:
+        return
     most = near.belief * _MOST / max(1, questions) ** 2
     for number, likeness in _scaled(warm, near.likeness).items():
         if cold or number in warm.index:

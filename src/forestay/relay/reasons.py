@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from forestay.models import alike, further, words
-from forestay.relay.facts import Fact
-from forestay.relay.lines import dates, is_named, lends_to, speaker
+from forestay.relay.facts import Fact, speaker
+from forestay.relay.lines import dates, is_named, lends_to
 from forestay.relay.ranking import Ranked, neighbours, query_terms, synonyms_of, trust
 from forestay.relay.warm import Warm
 
@@ -97,7 +97,7 @@ def _reason(
         words=own,
         lent=[Lent(warm.facts[number].id, _short(warm.facts[number]), found) for number, found in lent.items()],
         dates=days,
-        speaker=speaker(fact) if is_named(fact, query) else None,
+        speaker=speaker(fact.text) if is_named(fact, query) else None,
         meaning=None if likeness is None else round(likeness, 3),
         graph=[warm.facts[number].id for number in neighbours(warm.facts, item.number)] if item.graph else [],
         recency=round(item.recency, 3),

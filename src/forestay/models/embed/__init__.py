@@ -1,17 +1,20 @@
 """Text as vectors, behind one protocol. Nobody embeds anything unless an embedder was named.
 
-`hashed` compares spellings and needs nothing; `minilm` compares meanings and needs the extra `embeddings`.
+`hashed` compares spellings and needs nothing; `minilm` compares meanings and needs the extra `embeddings`;
+`MODEL@ADDRESS` is a model of a server that speaks OpenAI's embeddings.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
 from forestay.kernel import Problem
 
-KNOWN = ("hashed", "minilm")
+KNOWN = ("hashed", "minilm", "MODEL@ADDRESS")
 Vector = Sequence[float]
+_AT_AN_ADDRESS = re.compile(r"(.+)@(https?://.+)")
 
 
 class Embedder(Protocol):
@@ -41,6 +44,10 @@ def open(spec: str) -> Embedder:
         from forestay.models.embed.minilm import MiniLM
 
         return MiniLM.load()
+    if found := _AT_AN_ADDRESS.fullmatch(spec):
+        from forestay.models.embed.endpoint import EndpointEmbedder
+
+        return EndpointEmbedder(*found.groups())
     raise Problem(
         "model_unknown",
         f"There is no embedder {spec[:40]!r}.",
