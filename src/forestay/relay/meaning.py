@@ -4,8 +4,8 @@ Invariants:
 
 - M1  What words find stays found: likeness in meaning counts less than words do, and hardly anything for a fact that
       holds the words of the question already.
-- M2  An embedder counts as far as it is believed (`models/belief.py`): one that compares spellings adds nothing where
-      words find something, and stands in where they find nothing.
+- M2  An embedder counts as far as it is believed (`models/belief.py`): one that compares spellings comes behind
+      all that words find.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _MOST = 0.5  # what the likest fact gains, where the best by words has 1
 _BESIDE_WORDS = 0.85  # the part of it that counts only as far as words are missing
 _SHARP = 5
 _SMOOTH = 0.5
-_STANDS_IN = 0.01  # an embedder that is believed less counts only where words find nothing
+_STANDS_IN = 0.01  # an embedder that is believed less comes behind all that words find
+_BEHIND = 0.1  # of the least that words found: novelty and recency do not make that up
 
 
 class Near(msgspec.Struct, frozen=True):
@@ -52,14 +53,23 @@ def without_speakers(warm: Warm, text: str) -> str:
     return " ".join(kept) or text
 
 
+def stands_in(near: Near) -> bool:
+    """Whether the embedder is not believed: what it finds comes behind the rest, and lends nothing (M2)."""
+    return near.belief < _STANDS_IN
+
+
 def add_meaning(warm: Warm, relevance: dict[int, float], near: Near, questions: int, cold: bool) -> None:
     """Adds likeness in meaning to `relevance`, which is likeness in words (M1, M2).
 
     The vector of a text of several `questions` means none of them, so it counts the less the more there are.
     """
-    if near.belief < _STANDS_IN and relevance:
-        return
     most = near.belief * _MOST / max(1, questions) ** 2
+    if stands_in(near) and relevance:
+        behind = _BEHIND * min(relevance.values())
+        for number, likeness in near.likeness.items():
+            if number not in relevance and (cold or number in warm.index):
+                relevance[number] = min(most, behind) * likeness
+        return
     for number, likeness in _scaled(warm, near.likeness).items():
         if cold or number in warm.index:
             held = relevance.get(number, 0.0)

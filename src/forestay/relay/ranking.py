@@ -23,7 +23,7 @@ from forestay.models import STOP, alike, answering, further, words
 from forestay.relay.entities import entities
 from forestay.relay.facts import QUARANTINE_FACTOR, Fact
 from forestay.relay.lines import Found, by_speaker, dates, in_context, in_one_text, in_order
-from forestay.relay.meaning import NOWHERE, Near, add_meaning
+from forestay.relay.meaning import NOWHERE, Near, add_meaning, stands_in
 from forestay.relay.warm import INGEST, Warm
 
 CANDIDATES = 200
@@ -192,11 +192,12 @@ def rank(
     away are looked for too; with `every`, facts that share nothing but a common word.
     """
     relevance = _in_words(warm, text, limit, terms, cold, every)
+    by_words = list(relevance.items())
     if terms.meaning and near.likeness:
         add_meaning(warm, relevance, near, len(aspects_of(text)) if terms.aspects else 1, cold)
     if not relevance:
         return []
-    found = list(relevance.items())
+    found = by_words if stands_in(near) and by_words else list(relevance.items())
     _verbatim(warm, text, found[:_LENDERS], relevance)
     lent = _lent(warm, found[:_LENDERS], relevance) if terms.graph else {}
     ranked = []
