@@ -16,12 +16,14 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from forestay.extensions import effects as said
-from forestay.extensions.engine.owner import Owner
-from forestay.extensions.isolate import Isolate
 from forestay.extensions.vm_batch import Arrival, Batch, run_batch
+
+if TYPE_CHECKING:  # the engine is loaded with the first VM
+    from forestay.extensions.engine.owner import Owner
+    from forestay.extensions.isolate import Isolate
 
 MOST = 8  # places of one round: with ordinary handlers it ends while the event loop still watches
 SLICE = 150e-6  # seconds after which no further VM is entered
@@ -121,6 +123,8 @@ class Rounds:
 
     async def enter(self, places: Sequence[Place]) -> int:
         """Ask the VMs of these places; how many were entered. The last of them may have something left to do."""
+        from forestay.extensions.engine.owner import Owner
+
         course, loop = _Course(places), asyncio.get_running_loop()
         owner = self._owner = self._owner or Owner(loop)
         if owner.hurried():

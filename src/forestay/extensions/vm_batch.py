@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from forestay.extensions import effects as said
 from forestay.extensions.engine.limits import EngineTrap
-from forestay.extensions.isolate import Isolate
 from forestay.extensions.loop import Kind
+
+if TYPE_CHECKING:
+    from forestay.extensions.isolate import Isolate
 
 BATCH_SECONDS = 0.05  # then the event loop hears what happened, even if there is more to run
 
