@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from forestay import assets
 from forestay.extensions.compiler.build import build
-from forestay.extensions.compiler.bundle import _NOT_EACH_OTHER, _outside
 from forestay.extensions.compiler.rewrite import provided_package, virtual_module
 from forestay.extensions.compiler.scan.syntax import File
 from forestay.kernel import Problem
@@ -47,42 +41,6 @@ def test_typebox_in_both_spellings_is_the_provided_package():
     assert provided_package("@sinclair/typebox/value") == "typebox/value"
     assert provided_package("typebox") == "typebox"
     assert provided_package("typebox-extra") is None
-
-
-def test_a_package_of_the_host_is_reached_by_its_name_alone(extension):
-    file = assets.asset("typebox/build/index.mjs")
-    for path in (str(file), os.path.relpath(file, extension({"index.ts": SAY + "0"}))):
-        root = extension({"index.ts": f'import {{ Type }} from "{path}";\n{SAY}Type;'})
-        with pytest.raises(
-            Problem, match=r"index\.mjs is outside the extension's folder; import the package by its name"
-        ):
-            build(root)
-
-
-def test_files_of_the_host_are_named_by_their_package(extension):
-    made = build(extension({"index.ts": f'import {{ Type }} from "typebox";\n{SAY}Type.String();'}))
-    sources = json.loads(made.source_map)["sources"]
-    assert any(name.startswith("npm:typebox/build/") for name in sources)
-    assert not [name for name in sources if "node_modules" in name or name.startswith("/")]
-
-
-def test_a_module_that_is_not_there_fails_where_it_is_reached(extension, run):
-    source = (
-        f'let found = "no";\ntry {{ require("./gone.mjs"); }} catch (e: any) {{ found = e.code; }}\n{SAY}pi.say(found);'
-    )
-    assert run(build(extension({"index.ts": source})))["said"] == ["MODULE_NOT_FOUND"]
-
-
-@given(st.text(st.characters(codec="ascii"), max_size=12), st.integers(0, 8))
-def test_every_path_is_outside_but_those_below(rest, length):
-    folder = "/a.b/[c]"
-    path = folder[:length] + rest
-    assert bool(re.search(_outside((folder,)), path)) == (not path.startswith(folder))
-
-
-@given(st.text("./mjsa", min_size=1, max_size=8))
-def test_only_how_modules_of_the_host_name_each_other_is_not_asked(specifier):
-    assert bool(re.search(_NOT_EACH_OTHER, specifier)) != (specifier.startswith(".") and specifier.endswith(".mjs"))
 
 
 def test_every_shape_of_import_in_one_extension(extension, run):

@@ -6,8 +6,6 @@
 4. The output depends on contents and on places relative to the folder, never on where the folder is.
 5. A place in the map is a place in a file that was read here. A file that brings a source map of its own could name any
    other, also one of the platform, where nothing is looked for: such a map is not read.
-6. Packages that come with the host are found and read by esbuild itself: to be asked for each of hundreds of files
-   takes longer than everything else. Only the host's own packages lie there, and they are reached by their names alone.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,8 +42,6 @@ _FLAGS = [
 # The last map that a file names is the one that counts, and one without sources is none.
 _NO_MAP = b'\n//# sourceMappingURL=data:application/json,{"version":3}'
 _MAX_FILE = 32 * 1024 * 1024
-# What the resolver is asked: everything, or all but how the modules of the host's packages name each other.
-_ALL, _NOT_EACH_OTHER = ".*", r"^[^.]|[^s]$|[^j]s$|[^m]js$|[^.]mjs$"
 
 
 class Import(msgspec.Struct, frozen=True):
@@ -88,16 +83,17 @@ class Bundle(msgspec.Struct, frozen=True):
 
 def bundle(source: Source) -> Bundle:
     """Bundle an extension; anything that stops it is a `compile_failed` with file, line and column."""
-    session = _Session(source, asked=_NOT_EACH_OTHER)
+    session = _Session(source)
     answer = session.run()
-    if answer["errors"] or any(session.left_outside(answer)):
-        session, answer = _asked_everything(source)
+    missing = session.lazily_missing(answer)
+    if missing:
+        session = _Session(source, missing)
+        answer = session.run()
     if answer["errors"]:
         raise _failure(source, answer["errors"])
     files = {Path(item["path"]).suffix: item["contents"] for item in answer["outputFiles"]}
-    meta = session.named(json.loads(answer["metafile"]))
+    meta = json.loads(answer["metafile"])
     source_map = json.loads(files[".map"])
-    source_map["sources"] = [session.named_file(name) for name in source_map["sources"]]
     sizes = {
         name: part["bytesInOutput"] for output in meta["outputs"].values() for name, part in output["inputs"].items()
     }
@@ -117,17 +113,6 @@ def bundle(source: Source) -> Bundle:
         absent_packages=tuple(sorted({specifier for specifier, _ in session.missing})),
         sections=tuple(_sections(code, meta)),
     )
-
-
-def _asked_everything(source: Source) -> tuple[_Session, dict[str, Any]]:
-    """Once more, asked about every import: something was not found, and may be needed at run time only."""
-    session = _Session(source)
-    answer = session.run()
-    missing = session.lazily_missing(answer)
-    if missing:
-        session = _Session(source, missing)
-        answer = session.run()
-    return session, answer
 
 
 def _sections(code: bytes, meta: dict[str, Any]) -> Iterator[Section]:
@@ -159,7 +144,7 @@ def _package(name: str) -> str:
     """The package that a file belongs to: "" for what every file uses, "." for the extension's own."""
     if name.startswith("forestay-"):
         return ""
-    if _is_provided(name):
+    if name.startswith(virtual_modules.PACKAGE + ":"):
         return name.split("/", 1)[0]
     _, found, rest = name.rpartition("node_modules/")
     return "/".join(rest.split("/")[: 2 if rest.startswith("@") else 1]) if found else "."
@@ -176,20 +161,18 @@ def source_hash(inputs: tuple[Input, ...]) -> str:
 class _Session:
     """One run of the bundler and what it asked for."""
 
-    def __init__(self, source: Source, missing: frozenset[tuple[str, str]] = frozenset(), *, asked: str = _ALL) -> None:
+    def __init__(self, source: Source, missing: frozenset[tuple[str, str]] = frozenset()) -> None:
         self.source = source
         self.missing = missing
-        self.asked = asked
         self.inputs: dict[str, Input] = {}
         self.imports: list[Import] = []
         self.kinds: dict[tuple[str, str], set[str]] = {}
         self.prefixes: dict[str, int] = {}
-        self._packages = [assets.asset(name).resolve() for name in sorted(set(rewrite.PROVIDED_PACKAGES.values()))]
-        self._provided = tuple(f"{folder}/" for folder in self._packages)
+        self.packages: dict[str, Path] = {}
 
     def run(self) -> dict[str, Any]:
         plugin = esbuild.Plugin(
-            resolve=((self.asked, "", self._resolve),),
+            resolve=((".*", "", self._resolve),),
             load=(
                 (".*", virtual_modules.ENTRY, self._load_entry),
                 (".*", virtual_modules.IMPORT, virtual_modules.load_import),
@@ -197,7 +180,8 @@ class _Session:
                 (".*", virtual_modules.RAW, virtual_modules.load_raw),
                 (".*", virtual_modules.MISSING, virtual_modules.load_missing),
                 (".*", virtual_modules.HERE, virtual_modules.load_here),
-                (_outside(self._provided), "file", self._load_file),
+                (".*", virtual_modules.PACKAGE, self._load_package),
+                (".*", "file", self._load_file),
             ),
         )
         flags = [*_FLAGS, f"--outfile={self.source.root / 'index.js'}"]
@@ -205,7 +189,7 @@ class _Session:
 
     def lazily_missing(self, answer: dict[str, Any]) -> frozenset[tuple[str, str]]:
         """Imports that only fail when they are reached: `import()` and `require()` of a package that is not there."""
-        found = set(self.left_outside(answer))
+        found = set(self._left_outside(answer))
         for error in answer["errors"]:
             text, location = error.get("text", ""), error.get("location")
             if not text.startswith("Could not resolve") or not location:
@@ -217,7 +201,7 @@ class _Session:
             found.add((specifier, importer))
         return frozenset(found)
 
-    def left_outside(self, answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    def _left_outside(self, answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
         """What esbuild leaves as an import of the output because the code around it expects a failure."""
         if not answer.get("metafile"):
             return
@@ -230,8 +214,8 @@ class _Session:
         specifier, kind, importer = ask["path"], ask["kind"], ask["importer"]
         if kind == "entry-point":
             return {"path": "entry", "namespace": virtual_modules.ENTRY}
-        if importer.startswith(self._provided):
-            return None if specifier.startswith(".") else _in_package(specifier)
+        if ask["namespace"] == virtual_modules.PACKAGE:
+            return self._resolve_in_package(specifier, importer)
         if specifier.startswith((virtual_modules.RAW + ":", virtual_modules.HERE + ":")):
             namespace, _, name = specifier.partition(":")
             return {"path": name, "namespace": namespace, "sideEffects": False}
@@ -244,7 +228,7 @@ class _Session:
         provided = rewrite.provided_package(specifier)
         if provided is not None:
             self.imports.append(Import(specifier, f"npm:{provided}", self._name(importer), kind))
-            return _in_package(specifier)
+            return {"path": _package_file(provided), "namespace": virtual_modules.PACKAGE, "sideEffects": False}
         if rewrite.is_network(specifier):
             return _refuse(f'The import of "{specifier}" is refused: code is never loaded from elsewhere.')
         if specifier.endswith(".node"):
@@ -277,9 +261,32 @@ class _Session:
         namespace = virtual_modules.REQUIRE if kind.startswith("require") else virtual_modules.IMPORT
         return {"path": target, "namespace": namespace, "sideEffects": False}
 
+    def _resolve_in_package(self, specifier: str, importer: str) -> dict[str, Any]:
+        if specifier.startswith("."):
+            folder, parts = importer.split("/")[:-1], specifier.split("/")
+            for part in parts:
+                if part == "..":
+                    folder = folder[:-1]
+                elif part != ".":
+                    folder = [*folder, part]
+            return {"path": "/".join(folder), "namespace": virtual_modules.PACKAGE, "sideEffects": False}
+        provided = rewrite.provided_package(specifier)
+        if provided is None:
+            return _refuse(f'"{specifier}" is not part of the provided packages.')
+        return {"path": _package_file(provided), "namespace": virtual_modules.PACKAGE, "sideEffects": False}
+
     def _load_entry(self, ask: dict[str, Any]) -> dict[str, Any]:
         line = f"export {{default}} from {json.dumps('./' + self.source.entry_name)};"
         return {"contents": line.encode(), "loader": "js", "resolveDir": str(self.source.root)}
+
+    def _load_package(self, ask: dict[str, Any]) -> dict[str, Any]:
+        package, _, rest = ask["path"].partition("/")
+        if package not in self.packages:  # where it lies is looked up once, not for each of its hundreds of files
+            self.packages[package] = assets.asset(package)
+        path = self.packages[package] / rest
+        if not path.is_file():
+            path = assets.asset(ask["path"])  # which tells that it is gone
+        return {"contents": path.read_bytes(), "loader": "js"}
 
     def _load_file(self, ask: dict[str, Any]) -> dict[str, Any]:
         path = Path(ask["path"])
@@ -313,52 +320,6 @@ class _Session:
 
     def _name(self, path: str) -> str:
         return Path(os.path.relpath(path, self.source.root)).as_posix() if path.startswith("/") else path
-
-    def named_file(self, name: str) -> str:
-        """The name of a file in the bundle; one of the host's packages is called by its package."""
-        for folder in self._packages:
-            prefix = os.path.relpath(folder, self.source.root) + "/"
-            if name.startswith(prefix):
-                return f"{virtual_modules.PACKAGE}:{folder.name}/{name.removeprefix(prefix)}"
-        return name
-
-    def named(self, meta: dict[str, Any]) -> dict[str, Any]:
-        """What the bundler tells of its files, by their names; the host's packages are imported by name alone (6)."""
-        inputs: dict[str, Any] = {}
-        for path, item in meta["inputs"].items():
-            name = self.named_file(path)
-            imports = [{**part, "path": self.named_file(part["path"])} for part in item["imports"]]
-            for part in () if _is_provided(name) else imports:
-                if _is_provided(part["path"]) and part.get("original", "").startswith((".", "/")):
-                    place = f"{Path(part['path']).name} is outside the extension's folder"
-                    raise Problem("compile_failed", f"{place}; import the package by its name.", file=name)
-            inputs[name] = {**item, "imports": imports}
-        outputs = {
-            path: {**item, "inputs": {self.named_file(name): part for name, part in item["inputs"].items()}}
-            for path, item in meta["outputs"].items()
-        }
-        return {"inputs": inputs, "outputs": outputs}
-
-
-def _is_provided(name: str) -> bool:
-    return name.startswith(virtual_modules.PACKAGE + ":")
-
-
-def _outside(folders: tuple[str, ...]) -> str:
-    """A pattern, as esbuild reads it, of every path that begins with none of these."""
-    (folder,) = folders
-    return "|".join(f"^{re.escape(folder[:at])}(?:[^{_in_class(folder[at])}]|$)" for at in range(len(folder)))
-
-
-def _in_class(character: str) -> str:
-    return "\\" + character if character in "\\]^-" else character
-
-
-def _in_package(specifier: str) -> dict[str, Any]:
-    provided = rewrite.provided_package(specifier)
-    if provided is None:
-        return _refuse(f'"{specifier}" is not part of the provided packages.')
-    return {"path": str(assets.asset(_package_file(provided)).resolve()), "sideEffects": False}
 
 
 def _prelude(polyfills: tuple[str, ...]) -> bytes:
