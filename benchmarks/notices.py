@@ -2,8 +2,8 @@
 """Four notices and questions in other words than theirs: what the default finds in texts that it was not made for.
 
 They were written when the ranking's weights and the first 3,100 families of the thesaurus stood, by somebody who had
-not read those families, and before anything was asked of them: a campsite, an animal doctor, a night train, a program
-that hands messages on. The handbook and the leaflets stand beside them.
+seen a few dozen of those families, and before anything was asked of them: a campsite, an animal doctor, a night train,
+a program that hands messages on. The handbook and the leaflets stand beside them.
 No question shares a word with the line that answers it (`tests/relay/test_retrieval.py` checks it).
 """
 

@@ -42,6 +42,15 @@ async def test_the_log_of_sqlite_does_not_grow_without_end(tmp_path: Path) -> No
         assert size < SqliteWriter.checkpoint_commits * 2 * 8 * 4096
 
 
+async def test_a_ledger_that_was_closed_is_whole_in_its_file(tmp_path: Path) -> None:
+    async with SqliteLedger.open(tmp_path / "l.db") as ledger:
+        await ledger.append("run/a", one())
+        await ledger.position()  # a reader is open when the writer goes
+    (tmp_path / "copy.db").write_bytes((tmp_path / "l.db").read_bytes())  # without the write-ahead log
+    async with SqliteLedger.open(tmp_path / "copy.db") as copy:
+        assert (await copy.head("run/a")).seq == 0
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_l7_what_is_asked_for_first_is_written_first(address: Address, seed: int) -> None:
     """Commits that are awaited, commits that run on, and submissions of this thread, mixed."""

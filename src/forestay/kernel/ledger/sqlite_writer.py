@@ -47,6 +47,9 @@ class SqliteWriter(Writer):
             self._checkpoint()
 
     def _release(self) -> None:
+        """A ledger that was closed is whole in its file: who copies it alone has everything."""
+        if self._commits:
+            self._checkpoint()
         if self._connection is not None:
             self._connection.close()
 
