@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import queue
 import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 
 from forestay.extensions.connectors.contract import Call, Output
 from forestay.extensions.pi_program import Streams
@@ -40,7 +41,7 @@ class Hosted:
         self._partial = b""
         self._size = 0
         self._stopped: str | None = None
-        self._work: Future[int] | None = None
+        self._task: asyncio.Task[int] | None = None
         if stdin is not None or not live:
             self.write(stdin or b"", end=True)
 
@@ -55,7 +56,7 @@ class Hosted:
         )
         if call.streaming:
             call.emit({"pid": 1})
-        self._work = asyncio.run_coroutine_threadsafe(self._whole(call, streams), self._loop)
+        work = asyncio.run_coroutine_threadsafe(self._whole(call, streams), self._loop)
         truncated = False
         try:
             while (part := self._next(call, until)) is not None:
@@ -69,7 +70,7 @@ class Hosted:
             self.kill("cancelled")
             raise
         try:
-            code: int | None = self._work.result()
+            code: int | None = work.result()
         except (CancelledError, asyncio.CancelledError):
             code = None
         if call.cancelled.is_set():
@@ -80,6 +81,9 @@ class Hosted:
 
     async def _whole(self, call: Call, streams: Streams) -> int:
         try:
+            if self._stopped is not None:
+                raise asyncio.CancelledError  # it was stopped before it began
+            self._task = asyncio.current_task()
             return await self._serve(call, self._argv, self._cwd, streams)
         finally:
             self._written.put(None)
@@ -111,6 +115,11 @@ class Hosted:
         self.kill(number.name)
 
     def kill(self, why: str) -> None:
+        """Stop it, also when it has not begun. A task that is cancelled before its first step would never say so."""
         self._stopped = self._stopped or why
-        if self._work is not None:
-            self._work.cancel()
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the program with it
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
