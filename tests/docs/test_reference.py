@@ -130,7 +130,8 @@ def test_every_type_of_record_is_named_and_no_other() -> None:
 
 def test_the_pages_are_built_without_a_warning(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, env=quiet)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "site" / "explanation" / "fuzzing" / "index.html").is_file()
 
