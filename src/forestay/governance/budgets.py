@@ -49,6 +49,14 @@ _TITLE = "The budget of this run is used up. Give it more?"
 _HOW = 'Accept with `budget`: what to add, such as {"maxTokens": 1000}. A rejection ends the run.'
 
 
+_BY_NAME = (
+    "SELECT account FROM (SELECT account FROM budget_spent WHERE tenant = ? "
+    "UNION SELECT account FROM budget_held WHERE tenant = ?) AS used "
+    "WHERE account > ? AND substr(account, 1, ?) = ? ORDER BY account LIMIT ?"
+)
+_NEWEST = _BY_NAME.replace("ORDER BY account", "ORDER BY account DESC")
+
+
 class Standing(msgspec.Struct, frozen=True, rename="camel"):
     """One account as people see it, in the contract's words."""
 
@@ -251,17 +259,20 @@ class Budgets:
     # What people see
 
     async def standings(
-        self, tenant: str, *, scope: BudgetScope | None = None, after: str = "", limit: int = 200
+        self,
+        tenant: str,
+        *,
+        scope: BudgetScope | None = None,
+        after: str = "",
+        limit: int = 200,
+        is_newest_first: bool = False,
     ) -> list[Standing]:
         """The accounts of a tenant that are in use, by name, behind `after`: their ceilings where the settings have
-        them."""
+        them. The names of runs' accounts are in the order of time."""
         await self.book.settled(tenant)
         begin = f"{scope}/" if scope else ""
         rows = await self._ledger.query(
-            "SELECT account FROM (SELECT account FROM budget_spent WHERE tenant = ? "
-            "UNION SELECT account FROM budget_held WHERE tenant = ?) AS used "
-            "WHERE account > ? AND substr(account, 1, ?) = ? ORDER BY account LIMIT ?",
-            (tenant, tenant, after, len(begin), begin, limit),
+            _NEWEST if is_newest_first else _BY_NAME, (tenant, tenant, after, len(begin), begin, limit)
         )
         limits = {name: self._limits_of(name) for (name,) in rows}
         return [
