@@ -99,7 +99,11 @@ _HOLD = f"""
     WHERE claims.owner = excluded.owner OR NOT {_ALIVE.format("claims.owner")}
     RETURNING claims.key
 """  # noqa: S608 - the words are ours
-_LET_GO = "DELETE FROM claims WHERE key = ANY(?) AND owner = ?"
+_LET_GO = """
+    DELETE FROM claims WHERE key IN (
+        SELECT key FROM claims WHERE key = ANY(?) AND owner = ? ORDER BY key FOR UPDATE
+    )
+"""
 _DUE = f"SELECT q.{{id}} FROM {{table}} q WHERE {{due}} AND {_OWNER} = ? LIMIT ?"  # noqa: S608
 _WHOSE = f"SELECT {_OWNER} FROM {{table}} q WHERE q.{{id}} = ?"  # noqa: S608
 _KEPT = f"SELECT q.{{id}} FROM {{table}} q WHERE q.{{id}} = ANY(?) AND {_OWNER} = ?"  # noqa: S608
