@@ -126,6 +126,7 @@ class PgWorkers:
     def __init__(self, server: PgServer, name: str, queue: Queue, *, lease: float = LEASE_SECONDS) -> None:
         self.name = name
         self._lease = lease
+        self._table = queue.table
         self._sql = {
             text: places(text.format(**{part: getattr(queue, part) for part in queue.__struct_fields__}))
             for text in (_CLAIM, _TAKE_ONE, _DUE, _WHOSE, _KEPT, _TIDY, _LISTED)
@@ -254,6 +255,8 @@ class PgWorkers:
         return [msgspec.json.decode(about) for (about,) in found]
 
     def listed(self) -> list[Worker]:
+        if self._asking.ask("SELECT to_regclass(%s)", (self._table,)) == [(None,)]:
+            return []  # no host has opened the ledger yet
         return [
             Worker(name, alive, round(since), round(until), carries, msgspec.json.decode(about))
             for name, alive, since, until, carries, about in self._ask(_LISTED)
