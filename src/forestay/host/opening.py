@@ -327,7 +327,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             await asyncio.to_thread(workers.keep_time, shared_clock.set)
         if options.room == 0 and workers is None:
             message = "A host that carries no runs needs others that do, on one PostgreSQL ledger."
-            raise Problem("config_invalid", message, at="--no-worker", fix="Give --ledger postgresql://….")
+            raise Problem("config_invalid", message, at="--no-worker", fix="Give --database postgresql://….")
         locks = Locks(workers)
         metrics = HostMetrics()
         tracing = options.tracing or open_tracing(config.telemetry)

@@ -73,7 +73,7 @@ from forestay.runs.types import (
     WorkflowVersion,
 )
 from forestay.runs.views import scope_of, snapshot
-from forestay.runs.workflows import Condition, Ref, Stored, Workflows
+from forestay.runs.workflows import Condition, Ref, Stored, Workflows, version_of
 
 MAX_BULK = 100
 _SWEEP_SECONDS = 1.0
@@ -216,6 +216,10 @@ class Runs:
 
     async def list_workflows(self, tenant: str) -> list[WorkflowVersion]:
         """The latest revision of each workflow that the tenant can run, by id."""
+        return [version_of(stored) for stored in await self.stored_workflows(tenant)]
+
+    async def stored_workflows(self, tenant: str) -> list[Stored]:
+        """The same with their documents."""
         return await self._workflows.listed(tenant)
 
     def check_workflow(self, document: Any) -> WorkflowCheck:
