@@ -1,7 +1,8 @@
 """How far one job walks through the code: distinct modules entered, and calls from one module into another.
 
-    python scripts/walk.py            the four walks, as the table of docs/explanation/architecture.md
-    python scripts/walk.py --list     and which modules each one enters
+    python scripts/walk.py                the four walks, as the table of docs/explanation/architecture.md
+    python scripts/walk.py --list         and which modules each one enters
+    python scripts/walk.py --crossings    and which functions of which modules are called most from another module
 
 Each job is done twice to warm up and once more under a profiler, in process, with a scripted model. A call counts when
 a function of one module is entered, or a coroutine of it goes on, straight from a function of another.
@@ -48,7 +49,7 @@ class Walk:
         self.entered[inside] += 1
         caller = _module(frame.f_back)
         if caller and caller != inside:
-            self.crossed[caller, inside] += 1
+            self.crossed[caller, f"{inside}:{frame.f_code.co_qualname}"] += 1
 
 
 def _module(frame: FrameType | None) -> str | None:
@@ -133,6 +134,8 @@ def main() -> None:
         print(f"| {name} | {len(walk.entered)} | {walk.crossed.total()} |")
         for module, count in sorted(walk.entered.items()) if "--list" in sys.argv else ():
             print(f"    {module:40} {count}")
+        for (caller, called), count in walk.crossed.most_common() if "--crossings" in sys.argv else ():
+            print(f"    {count:5} {caller} -> {called}")
 
 
 if __name__ == "__main__":

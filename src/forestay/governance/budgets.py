@@ -87,9 +87,11 @@ class Budgets:
 
     # When a run is made
 
-    def facts(self, request: CreateRun, tenant: str) -> list[Fact]:
+    def facts(self, request: CreateRun) -> list[Fact]:
         """`budget.reserved`, when something limits the run; a Problem when what it asks for is no budget."""
         wanted = request.configurable.get("budget")
+        if wanted is None and not self._settings.ceilings:
+            return []
         policy = None if wanted is None else read_policy(wanted)
         found = resolve(self._settings, policy, request.workflow_id or "")
         return [] if found is None else [Fact("budget.reserved", found.payload, found.private)]

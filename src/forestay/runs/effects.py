@@ -16,15 +16,11 @@ MAX_VALUE_BYTES = 7 * 1024 * 1024
 """A record of the ledger holds two of them: a variable's old value and its new one."""
 
 
-def invocation_id(tenant: str, run_id: str, node_id: str, ordinal: str, provider: str) -> str:
-    """base64url of the hash over tenant, run, node, logical invocation ordinal and provider key."""
-    text = "\0".join(("openwop:activity:v2", tenant, run_id, node_id, ordinal, provider))
+def invocation_id(tenant: str, run_id: str, node_id: str, iteration: int, key: str, provider: str) -> str:
+    """base64url of the hash over tenant, run, node, logical invocation ordinal and provider key. The ordinal is the
+    node's iteration and the key that its code gave the effect."""
+    text = "\0".join(("openwop:activity:v2", tenant, run_id, node_id, f"{iteration}:{key}", provider))
     return base64url.encode(hashlib.sha256(text.encode()).digest())
-
-
-def ordinal_of(iteration: int, key: str) -> str:
-    """The logical invocation: the node's iteration and the key that its code gave the effect."""
-    return f"{iteration}:{key}"
 
 
 def plain(value: Any) -> Any:

@@ -81,9 +81,9 @@ class Watch:
         self._wall_ms, self._monotonic = clock.now_ms(), clock.monotonic()
         self.missed_ms = 0
 
-    def look(self) -> int:
-        """What the clock has jumped over up to now."""
-        wall_ms, monotonic = self._clock.now_ms(), self._clock.monotonic()
+    def look(self, wall_ms: int) -> int:
+        """What the clock has jumped over up to now, where it says `wall_ms`."""
+        monotonic = self._clock.monotonic()
         jump = round(wall_ms - self._wall_ms - (monotonic - self._monotonic) * 1000)
         self._wall_ms, self._monotonic = wall_ms, monotonic
         if jump > JUMP_MS:
