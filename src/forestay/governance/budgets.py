@@ -98,6 +98,10 @@ class Budgets:
 
     # Around a call
 
+    def concerns(self, ctx: Execution) -> bool:
+        """Whether something may limit the calls of a node, or gives them a price."""
+        return ctx.may_have_budget or bool(self._settings.ceilings or self._settings.prices)
+
     @contextlib.asynccontextmanager
     async def model_call(
         self,

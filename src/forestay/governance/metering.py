@@ -37,7 +37,7 @@ class Metering:
         return [*told, *self._budgets.facts(request)]
 
     def metered(self, model: Model, node: Execution, agent_id: str | None = None) -> Model:
-        return MeteredModel(model, self._budgets, node, agent_id)
+        return MeteredModel(model, self._budgets, node, agent_id) if self._budgets.concerns(node) else model
 
 
 class MeteredModel:

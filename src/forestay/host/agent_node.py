@@ -150,15 +150,16 @@ class AgentNode:
         )
         result: AgentResult | None = None
         with self._tracing.span(f"invoke_agent {manifest.agent_id}") as span:
-            span.set("gen_ai.operation.name", "invoke_agent")
-            span.set("gen_ai.agent.id", manifest.agent_id)
-            span.set("forestay.run.id", ctx.run_id)
+            agent_id = manifest.agent_id
+            span.set(
+                {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.id": agent_id, "forestay.run.id": ctx.run_id}
+            )
             async for item in agent.invoke(invocation):
                 if isinstance(item, AgentResult):
                     result = item
                 else:
                     is_usage = item.type == "provider.usage"
-                    ctx.emit(item.type, self._budgets.priced(item.payload) if is_usage else item.payload)
+                    ctx.say(item.type, self._budgets.priced(item.payload) if is_usage else item.payload)
         assert result is not None, "an invocation ends with its result"
         is_open = not session.warm.closed and not session.warm.expired
         if result.problem is not None:
@@ -181,12 +182,13 @@ class AgentNode:
             tools, memory = FixtureTools(fixtures, tools), seeded(fixtures)
         if (given := conversation_of(ctx.inputs)) is not None:
             tools = CallerTools(given.tools, tools)
+        gate = self._tools.gate(ctx, name)
         return Agent(
             manifest,
             model=RelayModel(ctx, self._relay, session, model),
             tools=tools,
             effects=Guarded(ctx.effect, parked.life, self._clock),
-            gate=MeteredGate(self._tools.gate(ctx, name), self._budgets, ctx, name),
+            gate=MeteredGate(gate, self._budgets, ctx, name) if self._budgets.concerns(ctx) else gate,
             approvals=RunApprovals(ctx),
             hooks=Quiet() if isinstance(fixtures, dict) else await self._hooks(ctx, parked),
             memory=memory,

@@ -262,9 +262,8 @@ class _Traced(Toolset):
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
     ) -> ToolOutcome:
         with self._tracing.span(f"execute_tool {tool.name}") as span:
-            span.set("gen_ai.operation.name", "execute_tool")
-            span.set("gen_ai.tool.name", tool.name)
-            span.set("gen_ai.tool.call.id", call_id)
+            about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool.name}
+            span.set({**about, "gen_ai.tool.call.id": call_id})
             return await super().call(tool, arguments, call_id=call_id, idempotency_key=idempotency_key, update=update)
 
 
@@ -279,13 +278,13 @@ class WorkflowTools(ToolSource):
 
     async def list(self) -> Sequence[Tool]:
         found: list[Tool] = []
-        for item in await self._runs.list_workflows(self._tenant):
-            document = await self._runs.get_workflow(item.workflow_id, self._tenant)
+        for stored in await self._runs.stored_workflows(self._tenant):
+            document = stored.document
             if any(node["typeId"] == "core.agent" for node in document["nodes"]):
                 continue  # an agent that runs agents would have no bottom
-            name = "run_" + re.sub(r"\W+", "_", item.workflow_id)
+            name = "run_" + re.sub(r"\W+", "_", document["id"])
             about = f"Run the workflow: {document.get('description') or document['name']}"
-            found.append(Tool(name[:64], about, _inputs(document), "write", f"workflow:{item.workflow_id}", True))
+            found.append(Tool(name[:64], about, _inputs(document), "write", f"workflow:{document['id']}", True))
         return found
 
     async def call(

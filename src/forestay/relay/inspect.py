@@ -40,9 +40,9 @@ def status(session: Session) -> SessionStatus:
 async def preview(
     session: Session, system_prompt: str, task_input: str, max_output_tokens: int | None, description: str
 ) -> EnvelopePreview:
-    system_prompt, _ = guard.validate(system_prompt, "system_prompt")
-    task_input, _ = guard.validate(task_input, "task_input")
-    goal, _ = guard.validate(description, "description")
+    (system_prompt, task_input, goal), _ = guard.validate_all(
+        system_prompt=system_prompt, task_input=task_input, description=description
+    )
     warm = session.warm
     plan = window.plan(session.model, warm.config, system_prompt, task_input, max_output_tokens)
     left = warm.left()[1]

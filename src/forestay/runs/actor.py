@@ -230,8 +230,9 @@ class RunActor:
         finally:
             self._driver = None
             self._batch = _NOTHING  # a run that rests keeps nothing of what it has written
-        if moved:
-            self.engine.family.kin.moved(self)
+        kin = self.engine.family.kin
+        if moved and kin.held:
+            kin.moved(self)
         if not self.lost and (self.state.ended is None or self._wake is not None):
             self._rest()
 
@@ -447,7 +448,8 @@ class RunActor:
                 seconds = min(max((due - now) / 1000, 0.001), 3600.0)
                 self._wake = asyncio.get_running_loop().call_later(seconds, self._woken)
             self._wake_at = due
-        self.engine.on_idle(self)
+        if self.idle:
+            self.engine.on_idle(self)
 
     def _woken(self) -> None:
         self._wake = self._wake_at = None

@@ -441,7 +441,7 @@ class Engine:
     def on_idle(self, actor: RunActor) -> None:
         """Keep idle runs for a while; those that time will move soon stay."""
         run_id = actor.state.run_id
-        if not actor.idle or self._actors.get(run_id) is not actor:
+        if self._actors.get(run_id) is not actor:
             return
         self._idle[run_id] = None
         self._idle.move_to_end(run_id)

@@ -233,6 +233,11 @@ class Execution:
     def workflow_defaults(self) -> dict[str, Any] | None:
         return self._state.plan.workflow.defaults
 
+    @property
+    def may_have_budget(self) -> bool:
+        """Whether the run has a budget, or is a child of one that may."""
+        return self._state.budget is not None or self._state.parent is not None
+
     async def budget(self) -> RunBudget | None:
         """The ceilings of the root run and what its log says was used; None when nothing limits it."""
         if self.root == self.run_id:
@@ -279,13 +284,17 @@ class Execution:
             return said is not None
         return said.type == type and (type in _UNDONE or said.payload == payload)
 
+    def say(self, type: str, payload: dict[str, Any], place: str = "", cause: str | None = None, id: str = "") -> str:
+        """As `emit`, where nobody needs the event's id: the log gives it one. The event's mark (X1)."""
+        if not type.startswith(EMITTED) and not _VENDOR.fullmatch(type):
+            raise Problem("schema_mismatch", f"A node cannot emit {type!r}.", fix="Prefix it with a vendor's name.")
+        return self._record(type, plain(payload), place=place, cause=cause, id=id)
+
     def emit(self, type: str, payload: dict[str, Any], place: str = "", cause: str | None = None) -> str:
         """Say `type` in the run's log; the event's id. What is said under a `place` of its own is counted apart (X1).
         `cause` is the id of the event that led to this one."""
-        if not type.startswith(EMITTED) and not _VENDOR.fullmatch(type):
-            raise Problem("schema_mismatch", f"A node cannot emit {type!r}.", fix="Prefix it with a vendor's name.")
         id, before = self._actor.engine.ids.new(""), len(self.events)
-        mark = self._record(type, plain(payload), place=place, cause=cause, id=id)
+        mark = self.say(type, payload, place, cause, id)
         if len(self.events) > before:
             return id
         said: Said = self._node.memo[f"emit:{mark}"]

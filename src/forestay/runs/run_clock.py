@@ -42,7 +42,7 @@ class Kin:
 
     def __init__(self) -> None:
         self._members: dict[str, dict[str, RunActor]] = {}
-        self._held: dict[str, set[RunActor]] = {}
+        self.held: dict[str, set[RunActor]] = {}  # those that wait for a relative, by family
 
     def join(self, actor: RunActor) -> None:
         self._members.setdefault(kin_of(actor.state), {})[actor.state.run_id] = actor
@@ -63,12 +63,12 @@ class Kin:
         members = self._members.get(kin, {})
         first = min((other.next_move(now) for other in members.values() if other is not actor), default=now)
         if first < now:
-            self._held.setdefault(kin, set()).add(actor)
+            self.held.setdefault(kin, set()).add(actor)
         return first
 
     def moved(self, actor: RunActor) -> None:
         """A run has done something: those that it held back look again."""
-        for other in self._held.pop(kin_of(actor.state), ()) if self._held else ():
+        for other in self.held.pop(kin_of(actor.state), ()):
             if other is not actor:
                 other.poke()
 

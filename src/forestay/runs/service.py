@@ -72,7 +72,7 @@ from forestay.runs.types import (
     WorkflowVersion,
 )
 from forestay.runs.views import scope_of, snapshot
-from forestay.runs.workflows import Condition, Ref, Stored, Workflows
+from forestay.runs.workflows import Condition, Ref, Stored, Workflows, version_of
 
 MAX_BULK = 100
 _SWEEP_SECONDS = 1.0
@@ -208,13 +208,14 @@ class Runs:
 
     async def stored_workflow(self, workflow_id: str, tenant: str, revision: int | None = None) -> Stored:
         """The same with its digest."""
-        if revision is None:
-            return await self._workflows.latest(workflow_id, tenant)
         return await self._workflows.revision(workflow_id, tenant, revision)
 
-    async def list_workflows(self, tenant: str) -> list[WorkflowVersion]:
+    async def stored_workflows(self, tenant: str) -> list[Stored]:
         """The latest revision of each workflow that the tenant can run, by id."""
         return await self._workflows.listed(tenant)
+
+    async def list_workflows(self, tenant: str) -> list[WorkflowVersion]:
+        return [version_of(stored) for stored in await self._workflows.listed(tenant)]
 
     def check_workflow(self, document: Any) -> WorkflowCheck:
         """Located errors and warnings, nothing stored."""

@@ -11,6 +11,6 @@ if TYPE_CHECKING:
     from forestay.tools.fitting import Fitting
     from forestay.tools.gate import Gate, ToolGate, gated
     from forestay.tools.once import Effects, Guarded, once_or_ask, recover
-    from forestay.tools.tool import EffectClass, Tool, ToolOutcome, Toolset, ToolSource, Update, fit_for
+    from forestay.tools.tool import EffectClass, Tool, ToolOutcome, Toolset, ToolSource, Update, fit_for, specs_of
 
 __getattr__, __dir__ = face(__name__, __file__)
