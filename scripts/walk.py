@@ -4,8 +4,9 @@
     python scripts/walk.py --list         and which modules each one enters
     python scripts/walk.py --crossings    and which functions of which modules are called most from another module
 
-Each job is done twice to warm up and once more under a profiler, in process, with a scripted model. A call counts when
-a function of one module is entered, or a coroutine of it goes on, straight from a function of another.
+Each job is done twice to warm up and, when what those left to do in the background is done, once more under a profiler,
+in process, with a scripted model. A call counts when a function of one module is entered, or a coroutine of it goes on,
+straight from a function of another.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ export default (pi) => pi.registerTool({ name: "berth", description: "Reads the 
   parameters: { type: "object", properties: {} },
   execute: async () => ({ content: [{ type: "text", text: readFileSync("note.md", "utf8") }] }) });
 """
+_REST = 0.5  # seconds in which what a job leaves to other threads is done
 Job = Callable[[], Awaitable[object]]
 
 
@@ -118,6 +120,7 @@ async def measured(opened: Callable[[Path], Any]) -> Walk:
             async with opened(Path(folder)) as job:
                 await job()
                 await job()
+                await asyncio.sleep(_REST)
                 walk.on = True
                 await job()
                 walk.on = False

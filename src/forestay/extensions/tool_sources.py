@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from forestay.agents import text_of
 from forestay.extensions.connectors.contract import Call, Output, text
+from forestay.extensions.host_call import Subject
 from forestay.extensions.mcp.tool_names import resource
-from forestay.extensions.pending_call import Subject
 from forestay.extensions.protocol import HostCall
 from forestay.kernel import Grant, Problem, SubjectRules
 from forestay.tools import BUILT_IN, EffectClass, Tool, ToolOutcome, ToolSource, Update, fit_for, prepared

@@ -17,11 +17,10 @@ import msgspec
 from forestay.extensions import effects as said
 from forestay.extensions.engine.limits import EngineTrap
 from forestay.extensions.engine.owner import Owner
-from forestay.extensions.isolate import Isolate
+from forestay.extensions.isolate import BATCH_SECONDS, Arrival, Batch, Isolate
 from forestay.extensions.problems import trap_problem
 from forestay.extensions.protocol import HostCall, HostCalls, HostResult
 from forestay.extensions.rounds import Place, Waiter
-from forestay.extensions.vm_batch import BATCH_SECONDS, Arrival, Batch, run_batch
 from forestay.kernel import Problem, outside_work
 
 MAX_CALLS = 1_024  # host calls of one extension under way at the same time
@@ -39,7 +38,6 @@ class VmDriver:
         dispatcher: HostCalls,
         *,
         now_ms: Callable[[], int],
-        stopped: Callable[[], Problem | None],
         on_registration: Callable[[said.Registration], None],
         on_failure: Callable[[said.Failure], None],
         on_trap: Callable[[EngineTrap], None],
@@ -47,7 +45,7 @@ class VmDriver:
         self._name = name
         self._dispatcher = dispatcher
         self._now_ms = now_ms
-        self._stopped = stopped  # why the extension is off for good; another thread may decide it
+        self.stopped: Problem | None = None  # why the extension is off for good; another thread may decide it
         self._on_registration = on_registration
         self._on_failure = on_failure
         self._on_trap = on_trap
@@ -127,7 +125,7 @@ class VmDriver:
         """Send an event and wait for its reply (D3)."""
         if self._closed:
             raise Problem("state_conflict", f"{self._name} is closed.")
-        if (stopped := self._stopped()) is not None:
+        if (stopped := self.stopped) is not None:
             raise stopped
         if self._owner.hurried():
             await asyncio.sleep(0)
@@ -157,7 +155,7 @@ class VmDriver:
         isolate = self._isolate
         if isolate is None or self._busy or self._closed or self._inbox or self._waiters or self._calls:
             return None
-        if self._alarm is not None or self._deadline_ms is not None or self._held or self._stopped() is not None:
+        if self._alarm is not None or self._deadline_ms is not None or self._held or self.stopped is not None:
             return None
         if not self._owner.reserve():
             return None
@@ -292,13 +290,13 @@ class VmDriver:
         arrivals, self._inbox = self._inbox, []
         isolate, generation = self._isolate, self.generation
         start = self._owner.exchange if attend else self._owner.submit
-        start(lambda: run_batch(isolate, arrivals), lambda batch: self._finish(batch, generation))
+        start(lambda: isolate.run(arrivals), lambda batch: self._finish(batch, generation))
 
     def _finish(self, batch: Batch | BaseException, generation: int) -> None:
         self._busy = False
         if self._closed or generation != self.generation:
             return
-        if (stopped := self._stopped()) is not None:  # decided while the VM ran: what it answered since does not count
+        if (stopped := self.stopped) is not None:  # decided while the VM ran: what it answered since does not count
             self.stop(stopped)
             return
         if isinstance(batch, BaseException):
@@ -453,11 +451,11 @@ class VmDriver:
         timeout_ms = min(int(limit * 1000), asked.timeout_ms if asked.timeout_ms is not None else 2**53)
         call = HostCall(self.call_id(asked.number), asked.capability, asked.method, asked.params, timeout_ms)
         self._sync_call = call.call_id
-        if self._closed or self._stopped() is not None:
+        if self._closed or self.stopped is not None:
             raise EngineTrap("engine", "the extension was closed")
         result = self._dispatcher.call_sync(call, self._name)
         self._sync_call = None
-        if self._stopped() is not None:
+        if self.stopped is not None:
             raise EngineTrap("engine", "the extension was stopped")
         return _encode([0, _error(result)] if result.is_error else [1, result.output])
 

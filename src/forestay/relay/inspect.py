@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from forestay.kernel import Record, iso
-from forestay.relay import guard, quality, window
+from forestay.relay import guard, report, window
 from forestay.relay.envelope import near, packed_for
 from forestay.relay.packing import explain
 from forestay.relay.types import CostEstimate, EnvelopePreview, Pricing, RemainingBudget, SessionStatus
@@ -81,8 +81,8 @@ def estimate(
     seen = max(1, warm.windows)
     tokens_in = input_tokens if input_tokens is not None else warm.input_tokens // seen or size // 2
     tokens_out = output_tokens if output_tokens is not None else warm.output_tokens // seen or reserve // 2
-    prices = pricing or quality.price_of(warm.config, session.model.name)
-    return quality.estimate(planned, tokens_in, tokens_out, reserve, prices, warm.windows)
+    prices = pricing or report.price_of(warm.config, session.model.name)
+    return report.estimate(planned, tokens_in, tokens_out, reserve, prices, warm.windows)
 
 
 async def estimate_task(session: Session, system_prompt: str, task_input: str) -> CostEstimate:
