@@ -368,7 +368,7 @@ class Extensions:
 
     def tools(self) -> list[Tool]:
         """Every tool that can be called by its name."""
-        return [tool for tool, _ in owned_tools(self.members)]
+        return [tool for tool, _ in owned_tools(self.members)] if self.members else []
 
     def commands(self) -> list[dict[str, Any]]:
         """The commands of extensions, and the prompts and skills that are called as commands."""

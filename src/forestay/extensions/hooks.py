@@ -87,6 +87,8 @@ class Hooks:
 
     async def _emit(self, event: Event) -> Any:
         merge, waiting = merge_for(event), deque(self.listeners)
+        if not waiting:
+            return merge.result()
         rounds = Rounds()
         try:
             while waiting:

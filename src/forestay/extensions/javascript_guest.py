@@ -316,8 +316,7 @@ class JavaScriptGuest(Guest):
 
         A tool that throws has an outcome; a trap, a timeout, no memory is a Problem.
         """
-        self.registrations.tool(name)
-        if not prepared:
+        if self.registrations.tool(name).prepares and not prepared:
             arguments = await self.prepare_arguments(name, arguments, timeout=timeout)
         arguments = self.registrations.fit(name, arguments)
         updates: list[Any] = []

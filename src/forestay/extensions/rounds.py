@@ -18,6 +18,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from forestay.extensions import effects as said
 
 if TYPE_CHECKING:  # the engine is loaded with the first VM
@@ -28,17 +30,12 @@ MOST = 8  # places of one round: with ordinary handlers it ends while the event 
 SLICE = 150e-6  # seconds after which no further VM is entered
 
 
-class Waiter:
+class Waiter(msgspec.Struct, eq=False):
     """A caller that waits for the extension's answer."""
 
-    __slots__ = ("expires", "future", "progress")
-
-    def __init__(
-        self, future: asyncio.Future[said.Reply], expires: float | None, progress: Callable[[Any], None] | None
-    ):
-        self.future = future
-        self.expires = expires
-        self.progress = progress
+    future: asyncio.Future[said.Reply]
+    expires: float | None
+    progress: Callable[[Any], None] | None
 
 
 class Resident(Protocol):

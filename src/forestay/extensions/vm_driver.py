@@ -51,7 +51,7 @@ class VmDriver:
         self._on_trap = on_trap
         self._loop = asyncio.get_running_loop()
         self._owner = Owner(self._loop)
-        self._isolate: Isolate | None = None
+        self.isolate: Isolate | None = None
         self._inbox: list[Arrival] = []
         self._waiters: dict[int, Waiter] = {}
         self._calls: dict[int, asyncio.Task[None]] = {}
@@ -75,7 +75,7 @@ class VmDriver:
     def use(self, isolate: Isolate) -> None:
         """Drive this isolate from now on."""
         self.generation += 1
-        self._isolate = isolate
+        self.isolate = isolate
         self._last_call = self._last_sync = 0
         self._deadline_ms = isolate.deadline()
         if not self._busy:
@@ -105,10 +105,6 @@ class VmDriver:
     @property
     def last_call(self) -> int:
         return max(self._last_call, self._last_sync)
-
-    @property
-    def isolate(self) -> Isolate | None:
-        return self._isolate
 
     def next_number(self) -> int:
         self._number += 1
@@ -152,7 +148,7 @@ class VmDriver:
 
     def place(self, name: str, body: bytes, timeout: float) -> Place | None:
         """A place in a round, for an event; None unless the VM is at rest. Until it is left nothing else runs here."""
-        isolate = self._isolate
+        isolate = self.isolate
         if isolate is None or self._busy or self._closed or self._inbox or self._waiters or self._calls:
             return None
         if self._alarm is not None or self._deadline_ms is not None or self._held or self.stopped is not None:
@@ -168,7 +164,7 @@ class VmDriver:
     def enter(self, place: Place) -> bool:
         """On the round's thread: the time of a place begins, unless the VM was closed or stopped meanwhile."""
         place.waiter.expires = self._loop.time() + place.timeout
-        return self._isolate is place.isolate
+        return self.isolate is place.isolate
 
     def leave(self, place: Place) -> None:
         """Take what came of a place; one that was not entered was never taken."""
@@ -227,7 +223,7 @@ class VmDriver:
 
     async def run(self, work: Callable[[Isolate], T]) -> T:
         """Do something with the isolate on its thread, between two batches."""
-        isolate = self._isolate
+        isolate = self.isolate
         assert isolate is not None
         return await self.on_thread(lambda: work(isolate))
 
@@ -259,7 +255,7 @@ class VmDriver:
         if waiting is not None:
             self._dispatcher.cancel(waiting)
         self._silence(Problem("cancelled", f"{self._name} was closed."))
-        isolate, self._isolate = self._isolate, None
+        isolate, self.isolate = self.isolate, None
         if isolate is not None:
             self._owner.submit(isolate.close, lambda _: None)
         await self._owner.join()
@@ -270,7 +266,7 @@ class VmDriver:
         waiting = self._sync_call
         if waiting is not None:
             self._dispatcher.cancel(waiting)
-        isolate, self._isolate = self._isolate, None
+        isolate, self.isolate = self.isolate, None
         self.generation += 1
         if isolate is not None:
             self._owner.submit(isolate.close, lambda _: None)
@@ -281,14 +277,14 @@ class VmDriver:
     def _kick(self, attend: bool = False) -> None:
         """Start a batch unless one is under way, which will start the next."""
         self._leave_round()
-        if self._busy or self._closed or self._isolate is None:
+        if self._busy or self._closed or self.isolate is None:
             return
         self._busy = True
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
         arrivals, self._inbox = self._inbox, []
-        isolate, generation = self._isolate, self.generation
+        isolate, generation = self.isolate, self.generation
         start = self._owner.exchange if attend else self._owner.submit
         start(lambda: isolate.run(arrivals), lambda batch: self._finish(batch, generation))
 
@@ -463,7 +459,7 @@ class VmDriver:
 
     def _lost(self, trap: EngineTrap) -> None:
         """The VM is gone: tell everybody, drop it, and let the owner decide what comes next (D3, D4)."""
-        isolate, self._isolate = self._isolate, None
+        isolate, self.isolate = self.isolate, None
         self.generation += 1
         if isolate is not None:
             self._owner.submit(isolate.close, lambda _: None)

@@ -20,7 +20,7 @@ from forestay.host.extensions import ProjectExtensions
 from forestay.host.http_tools import EgressGate, HttpTools
 from forestay.host.outbound import Outbound
 from forestay.host.tracing import Tracing
-from forestay.kernel import OPERATOR, Agents, Clock, Decision, Problem, canonical
+from forestay.kernel import OPERATOR, Agents, Append, Clock, Decision, Problem, canonical
 from forestay.runs import Caller, CreateRun, Execution, Runs
 from forestay.tools import (
     BUILT_IN,
@@ -108,9 +108,15 @@ class HostTools:
             WorkflowTools(self._runs(), ctx.tenant),
         )
 
-    def gate(self, ctx: Execution, subject: str) -> Gate:
+    def gate(self, ctx: Execution, subject: str, *, at_once: bool = False) -> Gate:
+        """The gate of one execution. What it decides is on disk with what begins the call, which is an effect of the
+        run, or `at_once`."""
+
+        async def along(append: Append) -> None:
+            ctx.along(append)
+
         about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
-        gate = ToolGate(self._settings, ctx.write, self._clock, subject, about)
+        gate = ToolGate(self._settings, ctx.write if at_once else along, self._clock, subject, about)
         return EgressGate(gate, self._outbound, ctx)
 
     async def describe(self, name: str) -> Tool | None:
@@ -174,7 +180,7 @@ class HostTools:
     async def read_for(self, ctx: Execution, path: str) -> str | None:
         """A file that a person names in a message; None when it is none, or when it may not be read."""
         tool, suite = BUILT_IN["read"].tool, await self._extensions.suite(ctx)
-        if (await self.gate(ctx, PERSON).decide(tool, {"path": path})).effect != "allow":
+        if (await self.gate(ctx, PERSON, at_once=True).decide(tool, {"path": path})).effect != "allow":
             return None
         source = BuiltInTools(suite, f"agent:{PERSON}", f"{ctx.run_id}:{ctx.node_id}")
         key = hashlib.sha256(path.encode()).hexdigest()[:16]
