@@ -10,7 +10,7 @@ import pytest
 
 from forestay.governance import Credential, Secret
 from forestay.host import Host
-from forestay.host.cost_attributes import set_cost
+from forestay.host.cost_attributes import cost_of
 from forestay.kernel import OPERATOR, Problem
 from forestay.runs import ForkRequest
 from forestay.runs import node as declared
@@ -64,18 +64,6 @@ def test_a_memory_keeps_no_value_of_its_tenants_credentials(tmp_path: Path) -> N
 
 
 def test_a_span_says_of_cost_what_it_may_say_in_its_own_type() -> None:
-    class Kept:
-        def __init__(self) -> None:
-            self.said: dict[str, Any] = {}
-
-        def set(self, name: str, value: Any) -> None:
-            self.said[name] = value
-
-        def fail(self, error: BaseException) -> None: ...
-
-        def end(self) -> None: ...
-
-    span = Kept()
     given = {
         "openwop.cost.tokens.input": True,
         "openwop.cost.tokens.output": 7,
@@ -84,6 +72,6 @@ def test_a_span_says_of_cost_what_it_may_say_in_its_own_type() -> None:
         "openwop.cost.provider": "sk-ant-0123456789abcdef0123",
         "openwop.cost.evil": 1,
     }
-    set_cost(span, given)
-    assert span.said.pop("openwop.cost.provider") == "[REDACTED]"
-    assert span.said == {"openwop.cost.tokens.output": 7, "openwop.cost.estimated": False}
+    said = cost_of(given)
+    assert said.pop("openwop.cost.provider") == "[REDACTED]"
+    assert said == {"openwop.cost.tokens.output": 7, "openwop.cost.estimated": False}

@@ -14,7 +14,7 @@ from forestay.agents.stage import Stage
 from forestay.agents.steps import Answered
 from forestay.kernel import Problem
 from forestay.models import Completion, Message, Model, Params, ToolCall, ToolSpec, Usage, fold
-from forestay.tools import Effects
+from forestay.tools import Effects, specs_of
 
 
 class ModelFailed(Exception):
@@ -87,7 +87,7 @@ async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
                 "message_update", message=pi.to_pi(Message("assistant", told)), assistantMessageEvent=change
             )
 
-    answer = await stage.model.turn(key, messages, [tool.spec for tool in state.surface], params, heard)
+    answer = await stage.model.turn(key, messages, specs_of(state.surface), params, heard)
     await respond()
     await stage.tell_message(Message("assistant", answer.text, _distinct(answer.tool_calls)), "message_end")
     return answer
@@ -109,7 +109,7 @@ async def _prepared(stage: Stage, state: AgentState) -> tuple[list[Message], Par
     payload = {
         "model": stage.model.name,
         "messages": [pi.to_pi(message) for message in messages],
-        "tools": [msgspec.to_builtins(tool.spec) for tool in state.surface],
+        "tools": msgspec.to_builtins(specs_of(state.surface)),
         "max_tokens": params.max_tokens,
         "temperature": params.temperature,
     }

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from forestay.extensions.extensions import Extensions
     from forestay.extensions.grants import STREAM, Grants, checked
     from forestay.extensions.guests import Failure
+    from forestay.extensions.host_call import Subject
     from forestay.extensions.inventory import CommandLine, command_line
     from forestay.extensions.isolate import Program
     from forestay.extensions.javascript_guest import JavaScriptGuest
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
     from forestay.extensions.packages import named
     from forestay.extensions.packs import Resource, skills_prompt
     from forestay.extensions.packs import discover as discover_resources
-    from forestay.extensions.pending_call import Subject
     from forestay.extensions.profiles import Line, overview, portrait
     from forestay.extensions.protection import LASTING, Protected, of_git, protected
     from forestay.extensions.protocol import HostCall, HostResult

@@ -35,6 +35,7 @@ from forestay.extensions.evidence import Correlation, Event, Evidence, LogFile
 from forestay.extensions.grants import Grants, about, checked, fold, granted_folders, policy_of, with_standing
 from forestay.extensions.guests import Failure, Guest, Make, Member
 from forestay.extensions.hooks import Hooks
+from forestay.extensions.host_call import Subject
 from forestay.extensions.inventory import (
     CommandLine,
     commands_of,
@@ -54,7 +55,6 @@ from forestay.extensions.mcp.server_config import ServerConfig
 from forestay.extensions.mcp.tokens import TokenFiles
 from forestay.extensions.outcomes import Surroundings, ToolOutcome
 from forestay.extensions.packs import Resource, adopt, expanded
-from forestay.extensions.pending_call import Subject
 from forestay.extensions.pi_agent import Door
 from forestay.extensions.pi_program import Streams, serve
 from forestay.extensions.protection import protected
@@ -368,7 +368,7 @@ class Extensions:
 
     def tools(self) -> list[Tool]:
         """Every tool that can be called by its name."""
-        return [tool for tool, _ in owned_tools(self.members)]
+        return [tool for tool, _ in owned_tools(self.members)] if self.members else []
 
     def commands(self) -> list[dict[str, Any]]:
         """The commands of extensions, and the prompts and skills that are called as commands."""

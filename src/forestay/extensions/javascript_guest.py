@@ -88,7 +88,7 @@ class JavaScriptGuest(Guest):
         self._loading: asyncio.Task[None] | None = None
         self._row = 0
         self._refused: Problem | None = None
-        self.stopped: Problem | None = None
+        self._stopped: Problem | None = None
         self._flags: dict[str, bool | str] = {}
         self._theme: Theme | None = None  # chosen since it was loaded
         self._attended = surroundings.has_ui
@@ -112,7 +112,6 @@ class JavaScriptGuest(Guest):
             self.name,
             self._dispatcher,
             now_ms=lambda: int(self._clock.monotonic() * 1000),
-            stopped=lambda: self.stopped,
             on_registration=self._on_registration,
             on_failure=self._on_failure,
             on_trap=self._on_trap,
@@ -133,9 +132,20 @@ class JavaScriptGuest(Guest):
         if self._driver is not None:
             self._driver.stop(problem)
 
+    @property
+    def stopped(self) -> Problem | None:
+        """Why it is off for good; the VM that runs is told of it at once."""
+        return self._stopped
+
+    @stopped.setter
+    def stopped(self, problem: Problem | None) -> None:
+        self._stopped = problem
+        if self._driver is not None:
+            self._driver.stopped = problem
+
     async def restart(self) -> None:
         """Load it again into a new VM; its flags and the theme stay as they were set."""
-        if self.stopped is not None:
+        if self._stopped is not None:
             return
         await self.close()
         self.registrations, self._specs, self._loading = Registrations(self.name), {}, None
@@ -222,8 +232,8 @@ class JavaScriptGuest(Guest):
     async def _ready(self) -> VmDriver:
         """The driver, once the extension is loaded (again)."""
         driver = self._running_driver()
-        if self.stopped is not None:
-            raise Problem(self.stopped.key, self.stopped.message, **self.stopped.details)
+        if self._stopped is not None:
+            raise Problem(self._stopped.key, self._stopped.message, **self._stopped.details)
         if driver.isolate is None and self._loading is None and self._row <= MAX_TRAPS:
             self._loading = asyncio.get_running_loop().create_task(self._reload())
         if self._loading is not None:
@@ -306,8 +316,7 @@ class JavaScriptGuest(Guest):
 
         A tool that throws has an outcome; a trap, a timeout, no memory is a Problem.
         """
-        self.registrations.tool(name)
-        if not prepared:
+        if self.registrations.tool(name).prepares and not prepared:
             arguments = await self.prepare_arguments(name, arguments, timeout=timeout)
         arguments = self.registrations.fit(name, arguments)
         updates: list[Any] = []
@@ -374,7 +383,7 @@ class JavaScriptGuest(Guest):
 
     def place(self, body: bytes, timeout: float) -> Place | None:
         """A place in a round of an event; None when it has to be asked by itself."""
-        if self._driver is None or self.stopped is not None or self._loading is not None:
+        if self._driver is None or self._stopped is not None or self._loading is not None:
             return None
         return self._driver.place("hook", body, timeout)
 

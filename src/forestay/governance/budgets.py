@@ -95,14 +95,20 @@ class Budgets:
 
     # When a run is made
 
-    def facts(self, request: CreateRun, tenant: str) -> list[Fact]:
+    def facts(self, request: CreateRun) -> list[Fact]:
         """`budget.reserved`, when something limits the run; a Problem when what it asks for is no budget."""
         wanted = request.configurable.get("budget")
+        if wanted is None and not self._settings.ceilings:
+            return []
         policy = None if wanted is None else read_policy(wanted)
         found = resolve(self._settings, policy, request.workflow_id or "")
         return [] if found is None else [Fact("budget.reserved", found.payload, found.private)]
 
     # Around a call
+
+    def concerns(self, ctx: Execution) -> bool:
+        """Whether something may limit the calls of a node, or gives them a price."""
+        return ctx.may_have_budget or bool(self._settings.ceilings or self._settings.prices)
 
     @contextlib.asynccontextmanager
     async def model_call(

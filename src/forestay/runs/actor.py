@@ -24,11 +24,9 @@ from forestay.runs.log import append_of, standing_of
 from forestay.runs.nodes.registry import NodeType
 from forestay.runs.outcome import Make, Outcome, Parked, along, completed, error_of, failed, step, tell
 from forestay.runs.state import ENDED, Event, RunState
-from forestay.runs.tool_sessions import left_open
 
 if TYPE_CHECKING:
     from forestay.runs.engine import Engine
-    from forestay.runs.ports import Ports
 
 _BATCH = 256
 REFUSALS = frozenset({"ledger_full", "ledger_read_only", "ledger_locked", "ledger_io", "ledger_unreachable"})
@@ -94,10 +92,6 @@ class RunActor:
 
     # What an execution needs
 
-    @property
-    def ports(self) -> Ports:
-        return self.engine.ports
-
     def now(self) -> int:
         """The wall clock's time; a turn has one."""
         return max(self._turn_ms or self.engine.clock.now_ms(), self.state.ts)
@@ -134,10 +128,7 @@ class RunActor:
         """What the clock has jumped over while work was under way, and the log does not know yet (T4)."""
         if self._turn_ms or not self.state.counts.get("running"):
             return 0
-        return self.engine.watch.look() - self._missed_ms
-
-    def new_id(self, prefix: str) -> str:
-        return self.engine.ids.new(prefix)
+        return self.engine.watch.look(self.engine.clock.now_ms()) - self._missed_ms
 
     def perform(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Awaitable[Any] | Any:
         return fn()
@@ -239,16 +230,18 @@ class RunActor:
         finally:
             self._driver = None
             self._batch = _NOTHING  # a run that rests keeps nothing of what it has written
-        if moved:
-            self.engine.family.kin.moved(self)
+        kin = self.engine.family.kin
+        if moved and kin.held:
+            kin.moved(self)
         if not self.lost and (self.state.ended is None or self._wake is not None):
             self._rest()
 
     def _collect(self) -> _Batch | None:
         """What is to be written next: the commands that came in, each after what fell due before it (T3)."""
         batch = self._batch = _Batch()
-        self._notice_a_jump()
-        self._turn_ms = self.engine.clock.now_ms()
+        now = self.engine.clock.now_ms()
+        self._notice_a_jump(now)
+        self._turn_ms = now
         try:
             self._fill(batch)
         finally:
@@ -274,14 +267,17 @@ class RunActor:
     def _is_overdue(self, at: int | None) -> bool:
         """Whether a deadline comes before that time of the run's own clock; None: now."""
         due = self.state.next_due() if self.owned else None
-        return due is not None and due <= (self.moment() if at is None else at)
+        if due is None or due > (self.now() if at is None else at):  # the run's own clock is never ahead
+            return False
+        return at is not None or due <= self.moment()
 
-    def _notice_a_jump(self) -> None:
+    def _notice_a_jump(self, now: int) -> None:
         """Put into the log that the clock jumped while work is under way (T4)."""
-        jump, at = self._jump_ms, self.moment()
-        self._missed_ms = self.engine.watch.look()
-        if jump:
-            self._news.append(Event("forestay.clock.jumped", {"byMs": jump}, at=at))
+        missed = self.engine.watch.look(now)
+        if missed != self._missed_ms and self.state.counts.get("running"):
+            jumped = {"byMs": missed - self._missed_ms}
+            self._news.append(Event("forestay.clock.jumped", jumped, at=self.moment()))
+        self._missed_ms = missed
 
     def _do(self, batch: _Batch, make: Make, future: asyncio.Future[Any] | None, at: int | None) -> None:
         """Do `make` at that time of the run's own clock; None: now."""
@@ -328,8 +324,9 @@ class RunActor:
 
     def _take(self, batch: _Batch, event: Event, at: int) -> None:
         """Give an event its place and its times, and take it into the state."""
-        for closing in left_open(self.state, event):
-            self._take(batch, closing, at)
+        if event.type in decider.LEAVING:
+            for closing in decider.left_open(self.state, event):
+                self._take(batch, closing, at)
         event.ts = event.ts or self.now()
         event.at = min(event.at or at, event.ts)
         event.seq = self.state.seq + 1
@@ -439,18 +436,20 @@ class RunActor:
 
     def _rest(self) -> None:
         """Nothing to do now: be woken when time alone will move the run."""
-        due, now = self.state.next_wake() if self.owned else None, self.engine.clock.now_ms()
-        if due is not None and due <= now and (own := self.state.next_due()) is not None:
-            due = now + max(1, own - self.moment())  # a relative holds it back, and will say when it has moved
+        due = self.state.next_wake() if self.owned else None
         if due != self._wake_at:
             if self._wake is not None:
                 self._wake.cancel()
                 self._wake = None
             if due is not None:
+                now = self.engine.clock.now_ms()
+                if due <= now and (own := self.state.next_due()) is not None:
+                    due = now + max(1, own - self.moment())  # a relative holds it back, and will say when it has moved
                 seconds = min(max((due - now) / 1000, 0.001), 3600.0)
                 self._wake = asyncio.get_running_loop().call_later(seconds, self._woken)
             self._wake_at = due
-        self.engine.on_idle(self)
+        if self.idle:
+            self.engine.on_idle(self)
 
     def _woken(self) -> None:
         self._wake = self._wake_at = None

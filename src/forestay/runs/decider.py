@@ -25,6 +25,8 @@ from forestay.runs.state import Event, InterruptState, NodeState, RunState, show
 from forestay.runs.values import equal, member
 
 Chance = Callable[[], float]
+LEAVING = {"node.failed": "failed", "node.cancelled": "cancelled"}
+"""The ends of a node that leave its sessions with tools open, and what becomes of those (OpenWOP RFC 0078)."""
 Verdict = str | None  # "start", "skip", or nothing yet
 
 
@@ -401,3 +403,13 @@ def run_outputs(state: RunState) -> dict[str, Any]:
 
 def _node_event(type: str, name: str, **payload: Any) -> Event:
     return Event(type, {"nodeId": name, **payload}, name)
+
+
+def left_open(state: RunState, event: Event) -> list[Event]:
+    """The ends of the sessions with tools that a node leaves open when `event`, one of `LEAVING`, ends it. A node
+    closes what it opened; this closes in its place what it cannot any more."""
+    node = state.nodes.get(event.node or "")
+    return [
+        Event("tool.session.closed", {"sessionId": name, "toolId": tool, "outcome": LEAVING[event.type]}, event.node)
+        for name, tool in (node.sessions.items() if node is not None else ())
+    ]

@@ -21,7 +21,6 @@ from forestay.runs.types import TERMINAL_EVENTS
 
 if TYPE_CHECKING:
     from forestay.runs.engine import Engine
-    from forestay.runs.ports import Ports
 
 # What the decider makes of the state alone. Everything else came from outside: time, people, effects, code.
 _DECIDED = frozenset({"node.started", "node.skipped", "run.completed", "forestay.loop.taken"})
@@ -41,18 +40,11 @@ class _Replayer:
         self.engine = engine
         self.state = state
 
-    @property
-    def ports(self) -> Ports:
-        return self.engine.ports
-
     def now(self) -> int:
         return self.state.ts
 
     def moment(self) -> int:
         return self.state.at
-
-    def new_id(self, prefix: str) -> str:
-        return self.engine.ids.new(prefix)
 
     def perform(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Awaitable[Any]:
         raise Unrecorded(key)

@@ -19,7 +19,6 @@ from forestay.runs.answering import Answering
 from forestay.runs.bundle import debug_bundle
 from forestay.runs.check import check_workflow
 from forestay.runs.commands import Cancel, Pause, Resume, SetVariables, Signal
-from forestay.runs.creation import Creation
 from forestay.runs.diff import diff_runs
 from forestay.runs.digests import DigestPage, DigestsProjection, Sort, Span
 from forestay.runs.engine import Engine
@@ -147,7 +146,6 @@ class Runs:
             sweep_seconds=sweep_seconds or (_SHARED_SWEEP_SECONDS if leases.shared else _SWEEP_SECONDS),
             room=room,
         )
-        self._creation = Creation(ledger, self._engine)
         self._answering = Answering(self._engine, secret)
 
     async def __aenter__(self) -> Self:
@@ -210,17 +208,15 @@ class Runs:
 
     async def stored_workflow(self, workflow_id: str, tenant: str, revision: int | None = None) -> Stored:
         """The same with its digest."""
-        if revision is None:
-            return await self._workflows.latest(workflow_id, tenant)
         return await self._workflows.revision(workflow_id, tenant, revision)
 
-    async def list_workflows(self, tenant: str) -> list[WorkflowVersion]:
-        """The latest revision of each workflow that the tenant can run, by id."""
-        return [version_of(stored) for stored in await self.stored_workflows(tenant)]
-
     async def stored_workflows(self, tenant: str) -> list[Stored]:
-        """The same with their documents."""
+        """The latest revision of each workflow that the tenant can run, by id."""
         return await self._workflows.listed(tenant)
+
+    async def list_workflows(self, tenant: str) -> list[WorkflowVersion]:
+        """The same without their documents."""
+        return [version_of(stored) for stored in await self.stored_workflows(tenant)]
 
     def check_workflow(self, document: Any) -> WorkflowCheck:
         """Located errors and warnings, nothing stored."""
@@ -283,9 +279,9 @@ class Runs:
         told = [*facts, *await self._decided(request, tenant, stored, facts)]
         events = [event, *(Event(fact.type, fact.payload, None, fact.private, id=fact.id) for fact in told)]
         if dedup:
-            state = await self._creation.create_alone(run_id, stored, events, request.scope_id, tenant)
+            state = await self._engine.create_alone(run_id, stored, events, request.scope_id, tenant)
         else:
-            state = await self._creation.create(run_id, stored, events)
+            state = await self._engine.create(run_id, stored, events)
         return RunCreated(
             run_id=run_id,
             status=state.status,
@@ -316,7 +312,7 @@ class Runs:
         if not rows:
             return shown
         children = [ChildRun(run_id=run_id, workflow_id=name, status=status) for run_id, name, status in rows]
-        status = await self._creation.status(state.run_id) if shown.status == "running" else None
+        status = await self._engine.status(state.run_id) if shown.status == "running" else None
         if status is None or not status.startswith("waiting"):
             status = shown.status  # a run that has gone on meanwhile is shown as it was, whole
         return msgspec.structs.replace(shown, child_runs=children, status=status)
@@ -571,7 +567,7 @@ class Runs:
 
     async def find_state(self, run_id: str) -> RunState | None:
         """The state of a run of any tenant; None when there is no such run."""
-        return await self._known(run_id) if await self._creation.status(run_id) is not None else None
+        return await self._known(run_id) if await self._engine.status(run_id) is not None else None
 
     async def shown_inputs(self, workflow_id: str, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """Inputs for a workflow as they may be shown: without what its latest revision calls sensitive."""

@@ -117,9 +117,10 @@ class Workflows:
                 return found
         raise Problem("not_found", f"There is no workflow {workflow_id[:128]!r}.", workflowId=workflow_id[:128])
 
-    async def revision(self, workflow_id: str, tenant: str, revision: int) -> Stored:
-        stream = (await self.latest(workflow_id, tenant)).ref.stream
-        return await self.at(Ref(stream, revision - 1))
+    async def revision(self, workflow_id: str, tenant: str, revision: int | None) -> Stored:
+        """As `latest`, in the revision that is asked for."""
+        latest = await self.latest(workflow_id, tenant)
+        return latest if revision is None else await self.at(Ref(latest.ref.stream, revision - 1))
 
     async def at(self, ref: Ref) -> Stored:
         found = self._plans.get(ref)
