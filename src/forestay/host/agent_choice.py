@@ -51,7 +51,8 @@ class AgentChoice:
         if plain:
             versions = await self._directory.versions(ctx.tenant, ref.agent_id)
             if len(versions) == 1:
-                return ChosenAgent(*versions.values())
+                (only,) = versions.values()
+                return ChosenAgent(only)
 
         async def choose() -> Any:
             return msgspec.to_builtins(await self._choice(ctx, ref))
