@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forestay.runs.effects import invocation_id
+from forestay.runs.execution import invocation_id
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeError, NodeRegistry
 from forestay.runs.types import CreateRun

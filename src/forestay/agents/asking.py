@@ -96,6 +96,9 @@ async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
 async def _prepared(stage: Stage, state: AgentState) -> tuple[list[Message], Params]:
     """The messages and parameters after the extensions changed them (`context`, `before_provider_request`)."""
     messages = list(state.messages)
+    params = Params(max_tokens=stage.manifest.max_tokens, temperature=stage.manifest.temperature)
+    if not stage.hooks.listens("context", "context_with_system", "before_provider_request"):
+        return messages, params
     if stage.hooks.listens("context"):
         spoken = [message for message in messages if message.role != "system"]
         answer = await stage.tell("context", messages=[pi.to_pi(message) for message in spoken])
@@ -103,7 +106,6 @@ async def _prepared(stage: Stage, state: AgentState) -> tuple[list[Message], Par
     if stage.hooks.listens("context_with_system"):
         answer = await stage.tell("context_with_system", messages=[pi.to_pi(message) for message in messages])
         messages = _replaced(messages, answer)
-    params = Params(max_tokens=stage.manifest.max_tokens, temperature=stage.manifest.temperature)
     if not stage.hooks.listens("before_provider_request"):
         return messages, params
     payload = {

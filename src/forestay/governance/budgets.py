@@ -87,6 +87,7 @@ class Budgets:
         self._ledger = ledger
         self._settings = settings
         self._clock = clock
+        self.limits_runs = bool(settings.ceilings)  # those that ask for no budget too
         self._pools = [pool for item in settings.ceilings for pool in _pools_of(item)]
         self._price_of = functools.lru_cache(maxsize=256)(functools.partial(price_of, settings.prices))
         self._drawn_on = functools.lru_cache(maxsize=256)(functools.partial(pools, settings))
@@ -98,8 +99,6 @@ class Budgets:
     def facts(self, request: CreateRun) -> list[Fact]:
         """`budget.reserved`, when something limits the run; a Problem when what it asks for is no budget."""
         wanted = request.configurable.get("budget")
-        if wanted is None and not self._settings.ceilings:
-            return []
         policy = None if wanted is None else read_policy(wanted)
         found = resolve(self._settings, policy, request.workflow_id or "")
         return [] if found is None else [Fact("budget.reserved", found.payload, found.private)]
@@ -108,7 +107,7 @@ class Budgets:
 
     def concerns(self, ctx: Execution) -> bool:
         """Whether something may limit the calls of a node, or gives them a price."""
-        return ctx.may_have_budget or bool(self._settings.ceilings or self._settings.prices)
+        return ctx.may_have_budget or self.limits_runs or bool(self._settings.prices)
 
     @contextlib.asynccontextmanager
     async def model_call(

@@ -34,7 +34,8 @@ class Metering:
         if agents and self._staff is not None:
             names = [agent["agentId"] for agent in agents]
             told = await self._staff.named(tenant, request.workflow_id or "", names)
-        return [*told, *self._budgets.facts(request)]
+        limited = self._budgets.limits_runs or request.configurable.get("budget") is not None
+        return [*told, *self._budgets.facts(request)] if limited else told
 
     def metered(self, model: Model, node: Execution, agent_id: str | None = None) -> Model:
         return MeteredModel(model, self._budgets, node, agent_id) if self._budgets.concerns(node) else model

@@ -51,7 +51,10 @@ class SuiteHooks:
         self.told = Told()
         self._counts: Counter[str] = Counter()
 
-    def listens(self, event: str) -> bool:
+    def listens(self, *events: str) -> bool:
+        return any(map(self._listens, events))
+
+    def _listens(self, event: str) -> bool:
         if event in ("agent_start", "agent_end"):  # the session follows these, whoever listens
             return True
         if event == "input" and self._ctx.inputs.get("sessionId"):

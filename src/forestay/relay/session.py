@@ -100,7 +100,8 @@ class Session(Journal):
 
     async def enter(self, operation: str) -> None:
         """O1."""
-        await self.refresh()
+        if self._stale:
+            await self.refresh()
         warm = self.warm
         if warm.closed:
             raise Problem("session_closed", "The session is closed.", session_id=self.id)

@@ -12,18 +12,18 @@ What time it is for the run: see `run_clock`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forestay.kernel import Append, Problem
 from forestay.runs import decider
-from forestay.runs.effects import plain
 from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution
 from forestay.runs.log import append_of, standing_of
 from forestay.runs.nodes.registry import NodeType
 from forestay.runs.outcome import Make, Outcome, Parked, along, completed, error_of, failed, step, tell
 from forestay.runs.state import ENDED, Event, RunState
+from forestay.runs.values import plain
 
 if TYPE_CHECKING:
     from forestay.runs.engine import Engine
@@ -60,6 +60,8 @@ _NOTHING = _Batch()
 
 
 class RunActor:
+    replays = False  # what is not on record is done
+
     def __init__(self, engine: Engine, state: RunState, owner: str | None = None) -> None:
         self.engine = engine
         self.state = state
@@ -129,9 +131,6 @@ class RunActor:
         if self._turn_ms or not self.state.counts.get("running"):
             return 0
         return self.engine.watch.look(self.engine.clock.now_ms()) - self._missed_ms
-
-    def perform(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Awaitable[Any] | Any:
-        return fn()
 
     async def next_ended(self, node_id: str) -> str:
         """The key of the next child of a node that ends; meanwhile the children's time is the node's (T2)."""
@@ -312,9 +311,13 @@ class RunActor:
             return True
         now = self.now() if self.owned else 0  # time is the owner's
         chance = self.engine.randomness.uniform
+
+        def limit() -> int:
+            reached = self.moment() if self.owned else 0
+            return reached if until is None else min(reached, until)
+
         while len(batch.events) < _BATCH:
-            limit = self.moment() if self.owned else 0
-            events = decider.decide(self.state, now, chance, limit if until is None else min(limit, until))
+            events = decider.decide(self.state, now, chance, limit)
             for event in events:
                 self._take(batch, event, self.state.at)
             ran = self._run_inline(batch)

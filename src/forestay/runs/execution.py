@@ -4,6 +4,10 @@
       attempt makes no change twice, and says only what no earlier one said at the same place.
 - X2  An execution's events go into the log together with the fact that ends it, or with the next effect.
 - X3  `Parked` is no error: it leaves the code where it waits; the log says for what.
+- F1  The identity of an effect (layer 2 of idempotency, OpenWOP §1.5) has no attempt in it: a retry of a node asks for
+      the same effect.
+- F2  A result is on disk before the node sees it; from then on the effect is never performed again.
+- F3  What was not recorded is performed again, under the same identity.
 - X4  An effect recorded for `later` goes into the log with what comes next. Nothing reaches the outside on top of it
       before that: the next effect that is not for later begins when it is on disk.
 """
@@ -11,27 +15,28 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from forestay.kernel import Append, Draft, Problem, iso
+from forestay.kernel import Append, Draft, Problem, base64url, iso
 from forestay.models import Model
 from forestay.runs import channels
 from forestay.runs.artifacts import artifact_stream
-from forestay.runs.effects import invocation_id, plain
 from forestay.runs.expressions import compile_expression
 from forestay.runs.mock_models import MockModels
 from forestay.runs.node_http import NodeHttp
 from forestay.runs.node_memory import NodeMemory
-from forestay.runs.outcome import Make, Outcome, Parked, along
+from forestay.runs.outcome import Make, Outcome, Parked, Unrecorded, along
 from forestay.runs.plan import passes
 from forestay.runs.ports import Caller, PromptSource, ToolSource
 from forestay.runs.spending import RunBudget
 from forestay.runs.state import MASK, Event, RunState, Said, check_reader
 from forestay.runs.types import Limits
+from forestay.runs.values import plain
 
 if TYPE_CHECKING:
     from forestay.runs.actor import RunActor
@@ -384,7 +389,9 @@ class Execution:
             await self.flush()
         token = _SCOPE.set(f"{_SCOPE.get()}{key}>")
         try:
-            made = self._actor.perform(self, key, fn)
+            if self._actor.replays:
+                raise Unrecorded(key)
+            made = fn()
             result = plain(await made if inspect.isawaitable(made) else made)
         finally:
             _SCOPE.reset(token)
@@ -539,6 +546,13 @@ class Execution:
     async def next_ended(self) -> str:
         """The key of the next child of this node that ends from now on."""
         return await self._actor.next_ended(self.node_id)
+
+
+def invocation_id(tenant: str, run_id: str, node_id: str, iteration: int, key: str, provider: str) -> str:
+    """base64url of the hash over tenant, run, node, logical invocation ordinal and provider key. The ordinal is the
+    node's iteration and the key that its code gave the effect."""
+    text = "\0".join(("openwop:activity:v2", tenant, run_id, node_id, f"{iteration}:{key}", provider))
+    return base64url.encode(hashlib.sha256(text.encode()).digest())
 
 
 def _about(kind: str, data: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,13 +10,13 @@ import msgspec
 from forestay.kernel import Problem, Record
 from forestay.runs import decider
 from forestay.runs.diff import VOLATILE, without_volatile
-from forestay.runs.effects import plain
 from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution
 from forestay.runs.log import to_event
-from forestay.runs.outcome import Make, Parked, completed, error_of
+from forestay.runs.outcome import Make, Parked, Unrecorded, completed, error_of
 from forestay.runs.state import Event, RunState
 from forestay.runs.types import TERMINAL_EVENTS
+from forestay.runs.values import plain
 
 if TYPE_CHECKING:
     from forestay.runs.engine import Engine
@@ -29,12 +28,10 @@ _IGNORED = VOLATILE | {"delayMs"}
 _PATIENCE = 10.0
 
 
-class Unrecorded(Exception):
-    """The code asked for something that the log does not have."""
-
-
 class _Replayer:
     """Stands where the run's actor stands, and gives out only what is on record."""
+
+    replays = True
 
     def __init__(self, engine: Engine, state: RunState) -> None:
         self.engine = engine
@@ -45,9 +42,6 @@ class _Replayer:
 
     def moment(self) -> int:
         return self.state.at
-
-    def perform(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Awaitable[Any]:
-        raise Unrecorded(key)
 
     async def next_ended(self, node_id: str) -> str:
         raise Unrecorded(node_id)
