@@ -51,7 +51,7 @@ class AgentChoice:
         if plain:
             versions = await self._directory.versions(ctx.tenant, ref.agent_id)
             if len(versions) == 1:
-                return ChosenAgent(*versions.values())
+                return ChosenAgent(next(iter(versions.values())))
 
         async def choose() -> Any:
             return msgspec.to_builtins(await self._choice(ctx, ref))
