@@ -12,14 +12,11 @@ import pytest
 
 from forestay.host import Host
 from forestay.kernel import Agents, Config, Models
-from forestay.kernel.ledger import Locks
-from forestay.kernel.ledger.postgres import PgLedger
 from forestay.models import Script, Scripted, Turn
 from forestay.runs import CreateRun
 from tests.postgres import new_ledger
 from tests.runs.documents import node, workflow
 
-METHODS = ((PgLedger, "read"), (PgLedger, "head"), (PgLedger, "streams"), (Locks, "take"), (Locks, "leave"))
 ASKED = {
     "head workflow": 1,  # what the run is of
     "streams workflow": 2,  # those that are tools, everybody's and the tenant's
@@ -40,7 +37,7 @@ async def test_a_turn_asks_as_little_however_many_workflows_there_are(
         for number in range(20):
             await host.runs.put_workflow(workflow(f"w{number}", [node("n", "core.noop")]), tenant="default")
         await turn(host)  # what is compiled once is compiled
-        asked = counted(monkeypatch)
+        asked = counted(monkeypatch, host)
         await turn(host)
     subjects = {name.partition(" ")[2] for name in ASKED}
     assert {name: count for name, count in asked.items() if name.partition(" ")[2] in subjects} == ASKED
@@ -52,18 +49,20 @@ async def turn(host: Host) -> None:
     assert ended.status == "completed", ended.error
 
 
-def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def counted(monkeypatch: pytest.MonkeyPatch, host: Host) -> Counter[str]:
     """How often each method was asked for each kind of stream or key."""
     found: Counter[str] = Counter()
 
     def counting(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        async def count(self: Any, of: Any, *given: Any, **named: Any) -> Any:
+        async def count(of: Any, *given: Any, **named: Any) -> Any:
             first = of if isinstance(of, str) else next(iter(of), "")
             found[f"{name} {first.partition('/')[0]}"] += 1
-            return await work(self, of, *given, **named)
+            return await work(of, *given, **named)
 
         return count
 
-    for kind, name in METHODS:
-        monkeypatch.setattr(kind, name, counting(name, getattr(kind, name)))
+    asked = {host.ledger: ("read", "head", "streams"), host.locks: ("take", "leave")}
+    for part, names in asked.items():
+        for name in names:
+            monkeypatch.setattr(part, name, counting(name, getattr(part, name)))
     return found
