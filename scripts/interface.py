@@ -68,7 +68,6 @@ DIFFERS = {
     "ctx.modelRegistry": "Keys stay with the host; `getApiKey` gives a word that opens nothing.",
     "command ctx.getSystemPromptOptions": "The folder, the active tools and the prompt alone.",
     "tool ctx.executeTool": "A tool of another extension needs the capability `tool`.",
-    "ctx.ui.custom": "A component is drawn as lines; the person's keys reach it after they are sent.",
     "ctx.ui.setWorkingVisible": "It is taken; there is no indicator to hide.",
     "ctx.ui.setWorkingIndicator": "It is taken; the indicator is a line of text.",
     "ctx.ui.setHiddenThinkingLabel": "It is taken; no thinking is shown.",

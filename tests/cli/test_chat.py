@@ -12,6 +12,8 @@ import pytest
 
 from tests.cli.pseudo_terminal import PseudoTerminal
 
+COMPONENT = Path(__file__).parents[1] / "extensions" / "component.ts"
+DOWN = "\x1b[B"
 HARBOUR = """
 export default function (pi) {
   pi.registerCommand("moor", { description: "Moor a ship", handler: async (args, ctx) => {
@@ -295,3 +297,33 @@ def test_a_chat_needs_a_terminal(tmp_path: Path) -> None:
 
     refused = Shell(tmp_path)("chat")
     assert refused.error["code"] == "E_VALIDATION_SCHEMA" or "terminal" in refused.error["message"]
+
+
+@pytest.mark.api("ctx.ui.custom")
+def test_a_component_has_the_keys_and_is_drawn_where_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "component.ts").write_text(COMPONENT.read_text("utf-8"))
+    (tmp_path / "forestay.toml").write_text(
+        '[extensions]\npaths = ["component.ts"]\n\n[extensions.policy]\nmode = "permissive"\n'
+    )
+    chat = PseudoTerminal(tmp_path, "chat", "--trust", TERM="xterm", COLUMNS="60", LINES="24")
+    try:
+        chat.expect("> ")
+        chat.type("/pick")
+        chat.expect(re.escape("[component] 48/48 tide high\n[component] ship 0\n[component] " + "-" * 48))
+        for number in range(1, 13):
+            chat.press(DOWN)
+            chat.expect(re.escape(f"\x1b[3A\x1b[J[component] 48/48 tide high\n[component] ship {number}\n"))
+        chat.press("\r")
+        chat.expect(re.escape("[component] Sure?"))
+        chat.press("y")
+        chat.expect(re.escape("[component] picked ship 12"))
+        chat.expect("> ")
+        chat.type("/pick")
+        chat.expect("tide high")
+        chat.press("\x03")
+        chat.expect("Cancelled")
+        chat.expect("> ")
+        chat.type("/quit")
+        assert chat.end() == 0
+    finally:
+        chat.close()

@@ -32,7 +32,7 @@ export default function (pi) {
   pi.registerCommand("tell", { handler: async (args) =>
     pi.sendMessage({ customType: "log", content: args, display: true, details: { n: 1 } }) });
   pi.registerMessageRenderer("log", (message, options, theme) =>
-    new Text("LOG " + message.content + " \\u001b[31m" + message.details.n, 0, 0));
+    new Text("LOG " + message.content + " \\u001b[31m\\u001b[2J" + message.details.n, 0, 0));
   pi.registerEntryRenderer("horn", (entry) => new Text("HORN " + entry.data.sounded, 0, 0));
   pi.registerTool({ name: "sound", label: "Sound", description: "Sound the depth",
     parameters: { type: "object", properties: { at: { type: "string" } } },
@@ -172,7 +172,7 @@ def test_a_shortcut_is_a_message_and_extensions_draw_what_is_theirs(tmp_path: Pa
             "sounding at the bar",
             "depth 4",
             "HORN true",
-            "LOG fog \\x1b[31m1",
+            "LOG fog \\x1b[2J1",
         ]
         assert len(drawn[1].lines[1]) == 401, "a line is cut"
 

@@ -140,6 +140,7 @@ class Chat:
     async def _line(self) -> str | None:
         """What the person says next; None when an extension asks for something meanwhile."""
         await self._show_entries()
+        self._suite.attend()  # the terminal may have another width by now
         self._keyboard.words = chat_commands.names(self._suite)
         self._keyboard.bind(bindings(self._suite.shortcuts()))
         draft, self._ui.draft = one_line(self._ui.draft), ""
@@ -229,6 +230,7 @@ class Chat:
     async def _do(self, work: Coroutine[Any, Any, None]) -> None:
         """Work until it is done, or until the person or an extension ends it; the conversation goes on."""
         self._suite.session.took("abort")  # of something that has ended
+        self._suite.attend()
         self._ui.begin()
         self._work, live = asyncio.ensure_future(work), self._suite.session
         while not self._work.done():
@@ -272,6 +274,7 @@ class Chat:
         """Show what a run says and does."""
         kind, payload = event.type, event.payload
         if kind == "output.chunk":
+            self._ui.moved()
             spoken.say(payload["chunk"])
         elif kind in ("agent.toolCalled", "agent.toolReturned"):
             spoken.end()
@@ -302,5 +305,6 @@ class Chat:
             sys.stdout.flush()
 
     def _say(self, text: str) -> None:
+        self._ui.moved()
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()

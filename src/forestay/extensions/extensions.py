@@ -288,6 +288,7 @@ class Extensions:
             self.dispatcher.dismiss(name)
             del self._artifacts[name], self._running[name], self._homes[name]
             raise
+        guest.widen(self.ui.columns(name))
         member = Member(str(path), artifact, guest)
         # The names `mcp__server__…` are the server's, whatever an extension that was loaded before it registered.
         self.members.insert(0 if guest.runtime == "mcp" else len(self.members), member)
@@ -507,9 +508,10 @@ class Extensions:
         await self.find_resources(self.resources, "reload")
 
     def attend(self) -> None:
-        """Tell extensions whether a person is there, where that has changed."""
-        for guest in self._running.values():
+        """Tell extensions whether a person is there and how wide their place is, where that has changed."""
+        for name, guest in self._running.items():
             guest.attend(self.ui.interactive)
+            guest.widen(self.ui.columns(name))
 
     def _session_ended(self) -> None:
         self.attend()

@@ -39,12 +39,16 @@ class Drawings:
     def __init__(self, extensions: ProjectExtensions) -> None:
         self._extensions = extensions
         self._kept: dict[str, Drawn | None] = {}
+        self._columns = 0  # what is kept was drawn for so many
 
     async def of(self, branch: Iterable[Entry]) -> dict[str, Drawn]:
         """The drawings of a branch's entries, by their ids."""
         suite, entries = self._extensions.opened, list(branch)
         if suite is None:
             return {}
+        if (columns := suite.ui.columns("")) != self._columns:
+            self._kept.clear()
+            self._columns = columns
         found: dict[str, Drawn] = {}
         calls = {str(call.get("id")): call for entry in entries for call in _calls(entry)}
         for entry in entries[-AT_ONCE:]:
@@ -76,10 +80,13 @@ def _renderers(suite: Extensions, entry: Entry, calls: Mapping[str, Any]) -> lis
     name = str(entry.get("customType"))
     for member in suite.members:
         guest, known = member.extension, member.extension.registrations
+        width = suite.ui.columns(guest.name)
         if kind == "custom_message" and entry.get("display") and name in known.renderers:
-            return [(guest.name, partial(guest.render, name, {**entry, "role": "custom"}, timeout=SECONDS))]
+            return [
+                (guest.name, partial(guest.render, name, {**entry, "role": "custom"}, width=width, timeout=SECONDS))
+            ]
         if kind == "custom" and name in known.entry_renderers:
-            return [(guest.name, partial(guest.render_entry, name, entry, timeout=SECONDS))]
+            return [(guest.name, partial(guest.render_entry, name, entry, width=width, timeout=SECONDS))]
     if role == "toolResult":
         message = entry["message"]
         call = calls.get(str(message.get("toolCallId")), {})
@@ -93,7 +100,8 @@ def _tool(suite: Extensions, name: str, arguments: Any, result: Any = None) -> l
     if tool is None or not (tool.renders_call if result is None else tool.renders_result):
         return []
     guest = suite.owner(name).extension
-    return [(guest.name, partial(guest.render_tool, name, arguments, result, timeout=SECONDS))]
+    width = suite.ui.columns(guest.name)
+    return [(guest.name, partial(guest.render_tool, name, arguments, result, width=width, timeout=SECONDS))]
 
 
 def _calls(entry: Entry) -> list[Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 Operations with an answer: select {title, options}, confirm {title, message}, input {title, placeholder},
 editor {title, text}, form {title, message, schema}. Notices without one: notify, setStatus, setWidget, setTitle,
-setEditorText, custom and others.
+setEditorText and others; redraw {component, lines} changes what an open `custom {component, lines}` shows.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
 from forestay.extensions.connectors.contract import Call, Output, text
+from forestay.extensions.outcomes import COLUMNS
 from forestay.extensions.themes import OPERATIONS as THEME_OPERATIONS
 from forestay.extensions.themes import Themes
 from forestay.kernel import Bounds, Problem, bounded, canonical
 from forestay.tools import checker
 
-KEYS = {"enter": "\r", "esc": "\x1b", "tab": "\t"} | {
+KEYS = {"enter": "\r", "esc": "\x1b", "tab": "\t", "space": " ", "backspace": "\x7f"} | {
     name: f"\x1b[{letter}" for name, letter in zip(("up", "down", "right", "left"), "ABCD", strict=True)
 }
 _STYLE = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
@@ -40,6 +41,9 @@ class Ui(Protocol):
     """Whether what it shows may be coloured."""
     color_mode: Literal["truecolor", "256color"]
 
+    def columns(self, extension: str) -> int:
+        """How wide an extension may draw."""
+
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         """Show it; for a dialog, the person's answer (None: cancelled)."""
 
@@ -56,6 +60,9 @@ class Recorded:
 
     def __init__(self) -> None:
         self.calls: deque[dict[str, Any]] = deque(maxlen=MOST_RECORDED)
+
+    def columns(self, extension: str) -> int:
+        return COLUMNS
 
     def record(self, extension: str, operation: str, params: Mapping[str, Any], answer: Any = None) -> None:
         entry: dict[str, Any] = {"extension": extension, "op": operation}
