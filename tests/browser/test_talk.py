@@ -140,7 +140,7 @@ def test_a_component_has_the_keys_that_are_pressed_on_it(visit: Visit) -> None:
     page.wait_for_selector('[data-takes-keys]:has-text("ship 12")')
     assert page.evaluate("document.activeElement.hasAttribute('data-takes-keys')"), "it keeps the keys"
     visit.accessible()
-    page.set_viewport_size({"width": 800, "height": 850})
+    page.set_viewport_size({"width": 560, "height": 850})
     page.wait_for_selector(f'[data-takes-keys]:not(:has-text("{columns}/{columns} "))')
     page.keyboard.press("Enter")
     page.wait_for_selector('[data-takes-keys]:has-text("Sure?")')

@@ -43,6 +43,16 @@ export default function (pi) {
 }
 """
 
+PAINTER = """
+export default function (pi) {
+  pi.registerToolRenderer((name, next) => (name === "read"
+    ? { renderCall: (args) => ({ render: (width) => [`reads ${args.path} at ${width}`] }) } : next()));
+  pi.registerToolRenderer(() => undefined);
+  pi.registerMarkdownTransformer((text, about) =>
+    about.messageType === "assistant" ? text.replace("fathoms", "metres") : text);
+}
+"""
+
 
 class Heard(Scripted):
     """A scripted model that keeps what it was asked last."""
@@ -61,10 +71,11 @@ Story = Callable[[Host, SessionTree], Coroutine[Any, Any, None]]
 
 def live(folder: Path, story: Story, *turns: Turn, allow: tuple[str, ...] = ("*",), deny: tuple[str, ...] = ()) -> None:
     (folder / "quay.ts").write_text(QUAY)
+    (folder / "painter.ts").write_text(PAINTER)
     config = Config(
         models=Models(default="said"),
         agents=Agents(allow=list(allow), deny=list(deny)),
-        extensions=ExtensionConfig(paths=["quay.ts"], policy=ExtensionPolicy(mode="permissive")),
+        extensions=ExtensionConfig(paths=["quay.ts", "painter.ts"], policy=ExtensionPolicy(mode="permissive")),
     )
 
     async def whole() -> None:
@@ -177,6 +188,23 @@ def test_a_shortcut_is_a_message_and_extensions_draw_what_is_theirs(tmp_path: Pa
         assert len(drawn[1].lines[1]) == 401, "a line is cut"
 
     live(tmp_path, story, Turn("", (ScriptedCall("sound", {"at": "the bar"}),)), Turn("Deep."))
+
+
+@pytest.mark.api("pi.registerToolRenderer|pi.registerMarkdownTransformer")
+def test_an_extension_draws_the_tools_of_others_and_changes_how_texts_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "chart.md").write_text("4 fathoms\n")
+
+    async def story(host: Host, tree: SessionTree) -> None:
+        host.fronts.room(tree).columns = 66
+        assert await say(host, tree, "How many fathoms?") == "completed"
+        drawn = await host.fronts.drawn(tree)
+        assert [(item.extension, *item.lines) for item in drawn.values()] == [
+            ("painter", "reads chart.md at 66"),
+            ("painter", "It has 4 metres."),
+        ]
+        assert text_of(tree.branch()[-1]["message"]["content"]) == "It has 4 fathoms.", "what was said stays"
+
+    live(tmp_path, story, Turn("", (ScriptedCall("read", {"path": "chart.md"}),)), Turn("It has 4 fathoms."))
 
 
 def test_a_text_names_files() -> None:

@@ -167,6 +167,10 @@ class Guest(Protocol):
         """A tool call, or its result, as lines of text."""
         return []
 
+    async def transform(self, text: str, context: Any, *, timeout: float | None = None) -> str | None:
+        """A text of the conversation as the extension wants it shown; None: as it is."""
+        return None
+
     def use_theme(self, theme: Theme, *, tell: bool = True) -> None:
         """Show things in this theme from now on; `tell` the extension unless it chose the theme itself."""
         return

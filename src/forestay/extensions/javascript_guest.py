@@ -247,6 +247,8 @@ class JavaScriptGuest(Guest):
             return
         if effect.kind == "handler" and effect.spec.get("known") is False:
             self._report("unknown_event", {"event": str(effect.spec.get("event"))[:128]})
+        if self._up and effect.kind in ("mcp_server", "unregister_mcp_server"):
+            self._report("servers_changed", {})
         self._specs[self.registrations.key(effect.kind, effect.spec)] = (effect.kind, effect.spec)
 
     def _on_failure(self, effect: said.Failure) -> None:
@@ -435,6 +437,11 @@ class JavaScriptGuest(Guest):
         shown = {"args": arguments, "result": result, "callId": "call"}
         body = {"name": name, **shown, "expanded": expanded, "width": width}
         return _lines(await self._value("render_tool", body, timeout))
+
+    async def transform(self, text: str, context: Any, *, timeout: float | None = None) -> str | None:
+        """A text of the conversation as the extension wants it shown."""
+        made = await self._value("markdown", {"text": text, "context": context}, timeout)
+        return made if isinstance(made, str) else None
 
     async def stream(
         self,
