@@ -29,6 +29,11 @@ export default function (pi) {
   } });
   pi.registerShortcut("ctrl+g", { description: "Sound the horn", handler: async (ctx) =>
     ctx.ui.notify("The horn: " + ctx.ui.getEditorText()) });
+  pi.registerCommand("ships", { handler: async (args, ctx) => ctx.ui.addAutocompleteProvider((before) => ({
+    ...before, getSuggestions: async (lines, row, column) => {
+      const prefix = lines[row].slice(0, column).split(" ").at(-1);
+      return prefix.startsWith("#") ? { prefix, items: [{ value: "#Aurora", label: "Aurora" }] } : null;
+    } })) });
   pi.registerCommand("tack", { getArgumentCompletions: (prefix) => [{ value: "starboard", label: "Starboard" }],
     handler: async (args, ctx) => ctx.ui.notify("tacked " + args.trim()) });
   pi.registerCommand("note", { handler: async (args) => {
@@ -281,6 +286,11 @@ def test_shell_lines_files_keys_and_completion(opened: Open, tmp_path: Path) -> 
     chat.expect(r"Yes\.\n.*> ")
     chat.press("/tack \t\n")
     chat.expect(r"/tack starboard ?\n\[harbour\] tacked starboard\n.*> ")
+    chat.type("/ships")
+    chat.expect("> ")
+    chat.press("!echo to the #Au\t\n")
+    chat.expect(r"to the #Aurora ?\n")
+    chat.expect("> ")
     chat.type("!echo begun; sleep 600")
     chat.expect("\nbegun\n")
     chat.press("\x03")

@@ -75,3 +75,19 @@ async def test_extensions_draw_for_the_place_that_somebody_looks_from() -> None:
             assert place.columns == 20
     place.notice("menu", "setStatus", {"key": "tide", "text": "high"})
     assert place.notice("other", "getStatuses", {}) == {"tide": "high"}
+
+
+@pytest.mark.api("ctx.ui.setWorkingMessage|ctx.ui.setWorkingVisible|ctx.ui.setWorkingIndicator")
+async def test_what_is_under_way_is_shown_behind_its_indicator_until_it_is_hidden() -> None:
+    place = room()
+    seen: list[list[str]] = []
+    for operation, params in (
+        ("setWorkingIndicator", {"options": {"frames": ["*", "+"]}}),
+        ("setWorkingMessage", {"message": "sounding"}),
+        ("setWorkingVisible", {"visible": False}),
+        ("setWorkingVisible", {"visible": True}),
+        ("setWorkingMessage", {"message": None}),
+    ):
+        place.notice("menu", operation, {"op": operation, **params})
+        seen.append([line for item in place.shown().places for line in item.lines])
+    assert seen == [[], ["* sounding"], [], ["* sounding"], []]

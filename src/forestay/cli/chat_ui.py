@@ -19,13 +19,13 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from forestay.cli.keyboard import Keyboard
 from forestay.cli.spoken_text import shows_more
-from forestay.extensions import FORMS, KEYS, checked_answer
+from forestay.extensions import FORMS, KEYS, WORKING, Working, checked_answer
 from forestay.kernel import canonical, one_line
 
 NOTICES, DIALOGS = 20, 10
@@ -69,6 +69,7 @@ class ChatUi:
         self._standing: dict[tuple[str, str], list[str]] = {}  # what stays on the screen: by extension and place
         self._open: set[asyncio.Future[Any]] = set()
         self._given_up = False
+        self._working: defaultdict[str, Working] = defaultdict(Working)
         self._canvas: _Canvas | None = None  # the component that has the keys, as it was drawn last
         self._told: dict[tuple[str, str], list[str]] = {}  # what stands there, as it was shown last
         self.draft = ""
@@ -131,8 +132,9 @@ class ChatUi:
             self._stand(extension, f"status:{params.get('key')}", [params["text"]] if params.get("text") else [])
         elif operation in _PLACES:
             self._stand(extension, f"{operation}:{params.get('key', '')}", params.get("lines") or [])
-        elif operation == "setWorkingMessage":
-            self._stand(extension, operation, [params["message"]] if params.get("message") else [])
+        elif operation in WORKING:
+            if line := self._working[extension].heard(operation, params):
+                self._say(extension, [line])  # it tells of what is under way: after that it says nothing
         elif operation == "notify":
             mark = {"error": "error: ", "warning": "warning: "}.get(str(params.get("type")), "")
             self._say(extension, f"{mark}{params.get('message', '')}".split("\n"))

@@ -32,10 +32,12 @@ if TYPE_CHECKING:
         FORMS,
         HOST_ASKS,
         KEYS,
+        WORKING,
         NoUi,
         ScriptedUi,
         TerminalUi,
         Ui,
+        Working,
         checked_answer,
     )
     from forestay.extensions.consent import EXPIRIES, REMEMBER, Answer, Consent, Question, Remember

@@ -11,14 +11,14 @@ L3  Somebody is there while a front end follows the room, and for GRACE_SECONDS 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
-from forestay.extensions import COLUMNS, KEYS, checked_answer
+from forestay.extensions import COLUMNS, KEYS, WORKING, Working, checked_answer
 from forestay.kernel import Problem, one_line, printable
 
 GRACE_SECONDS = 15.0
@@ -28,7 +28,7 @@ LINES, WIDTH, OPTIONS, DRAFT = 20, 400, 50, 100_000
 NARROWEST, WIDEST = 20, WIDTH
 _KEPT_NOTICES = 50
 _STANDING = {"setStatus": "status", "setWidget": "widget", "setHeader": "header", "setFooter": "footer"}
-_STANDING |= {"setWorkingMessage": "working", "setTitle": "title"}
+_STANDING |= {"setTitle": "title"}
 
 
 class Notice(msgspec.Struct, frozen=True, rename="camel"):
@@ -98,6 +98,7 @@ class SessionRoom:
         self._followers = 0
         self._leaving: asyncio.TimerHandle | None = None
         self._stir = asyncio.Event()
+        self._working: defaultdict[str, Working] = defaultdict(Working)
         self._goes_on: set[tuple[str, str]] = set()  # components that a person has just sent keys to
         self.columns = COLUMNS
         self.version = 0
@@ -190,6 +191,8 @@ class SessionRoom:
             text = str(params.get("text") or "")
             self.draft = printable((self.draft + text if operation == "pasteToEditor" else text)[:DRAFT])
             self.drafted = True
+        elif operation in WORKING:
+            self._stand(extension, "working", {"text": self._working[extension].heard(operation, params)})
         elif operation in _STANDING:
             self._stand(extension, _STANDING[operation], params)
         elif operation == "redraw":
