@@ -69,6 +69,7 @@ async def call_model(stage: Stage, state: AgentState) -> Answered:
 async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
     messages, params = await _prepared(stage, state)
     told, listens, responded = "", stage.hooks.listens("message_update"), False
+    streams, named = stage.hooks.listens("provider_stream_event"), stage.model.name
 
     async def respond() -> None:
         nonlocal responded
@@ -80,6 +81,9 @@ async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
     async def heard(text: str) -> None:
         nonlocal told
         await respond()
+        if streams and text:
+            data = {"type": "text_delta", "delta": text}
+            await stage.tell("provider_stream_event", provider="forestay", api="forestay", model=named, data=data)
         if listens and text:
             told += text
             change = {"type": "text_delta", "delta": text}

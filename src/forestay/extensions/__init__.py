@@ -32,10 +32,12 @@ if TYPE_CHECKING:
         FORMS,
         HOST_ASKS,
         KEYS,
+        WORKING,
         NoUi,
         ScriptedUi,
         TerminalUi,
         Ui,
+        Working,
         checked_answer,
     )
     from forestay.extensions.consent import EXPIRIES, REMEMBER, Answer, Consent, Question, Remember
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
     from forestay.extensions.mcp.tool_names import tool_name
     from forestay.extensions.node_packs.module import Breach, Broken, PackModule, Unanswered, kept_code
     from forestay.extensions.node_packs.requirements import SANDBOX, check_requirements, required
-    from forestay.extensions.outcomes import Surroundings, ToolOutcome
+    from forestay.extensions.outcomes import COLUMNS, Surroundings, ToolOutcome
     from forestay.extensions.package_install import AddedPackage, add_package, is_package
     from forestay.extensions.packages import named
     from forestay.extensions.packs import Resource, skills_prompt

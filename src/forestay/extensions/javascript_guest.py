@@ -21,7 +21,7 @@ from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.pool import Key, Loaded, Pool
 from forestay.extensions.guests import Guest, Report
 from forestay.extensions.isolate import Frozen, Isolate, Program
-from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome, tool_outcome
+from forestay.extensions.outcomes import COLUMNS, HookOutcome, Surroundings, ToolOutcome, tool_outcome
 from forestay.extensions.problems import thrown_problem
 from forestay.extensions.protocol import HostCalls
 from forestay.extensions.registry import Registrations
@@ -92,6 +92,7 @@ class JavaScriptGuest(Guest):
         self._flags: dict[str, bool | str] = {}
         self._theme: Theme | None = None  # chosen since it was loaded
         self._attended = surroundings.has_ui
+        self._columns = COLUMNS
         self._up = False
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -153,9 +154,11 @@ class JavaScriptGuest(Guest):
         self._again()
 
     def _again(self) -> None:
-        """Tell a fresh VM the flags and the theme that were set since the first load, and whether a person is there."""
+        """Tell a fresh VM what was set since the first load, whether a person is there, and how wide their place is."""
         if self._attended != self.surroundings.has_ui:
             self._running_driver().tell("attended", _encode(self._attended))
+        if self._columns != COLUMNS:
+            self._running_driver().tell("columns", _encode(self._columns))
         for name, value in self._flags.items():
             self.set_flag(name, value)
         if self._theme is not None:
@@ -254,6 +257,8 @@ class JavaScriptGuest(Guest):
             return
         if effect.kind == "handler" and effect.spec.get("known") is False:
             self._report("unknown_event", {"event": str(effect.spec.get("event"))[:128]})
+        if self._up and effect.kind in ("mcp_server", "unregister_mcp_server"):
+            self._report("servers_changed", {})
         self._specs[self.registrations.key(effect.kind, effect.spec)] = (effect.kind, effect.spec)
 
     def _on_failure(self, effect: said.Failure) -> None:
@@ -414,14 +419,14 @@ class JavaScriptGuest(Guest):
         return value if isinstance(value, dict) else {}
 
     async def render(
-        self, name: str, message: Any, *, expanded: bool = False, width: int = 80, timeout: float | None = None
+        self, name: str, message: Any, *, expanded: bool = False, width: int = COLUMNS, timeout: float | None = None
     ) -> list[str]:
         """A custom message as lines of text."""
         body = {"name": name, "message": message, "expanded": expanded, "width": width}
         return _lines(await self._value("render", body, timeout))
 
     async def render_entry(
-        self, name: str, entry: Any, *, expanded: bool = False, width: int = 80, timeout: float | None = None
+        self, name: str, entry: Any, *, expanded: bool = False, width: int = COLUMNS, timeout: float | None = None
     ) -> list[str]:
         """A custom session entry as lines of text."""
         body = {"name": name, "entry": entry, "expanded": expanded, "width": width}
@@ -434,13 +439,18 @@ class JavaScriptGuest(Guest):
         result: Any = None,
         *,
         expanded: bool = False,
-        width: int = 80,
+        width: int = COLUMNS,
         timeout: float | None = None,
     ) -> list[str]:
         """A tool call, or its result, as lines of text."""
         shown = {"args": arguments, "result": result, "callId": "call"}
         body = {"name": name, **shown, "expanded": expanded, "width": width}
         return _lines(await self._value("render_tool", body, timeout))
+
+    async def transform(self, text: str, context: Any, *, timeout: float | None = None) -> str | None:
+        """A text of the conversation as the extension wants it shown."""
+        made = await self._value("markdown", {"text": text, "context": context}, timeout)
+        return made if isinstance(made, str) else None
 
     async def stream(
         self,
@@ -493,6 +503,13 @@ class JavaScriptGuest(Guest):
             self._attended = attended
             if self._driver is not None:
                 self._driver.tell("attended", _encode(attended))
+
+    def widen(self, columns: int) -> None:
+        """How many columns it draws for from now on."""
+        if columns != self._columns:
+            self._columns = columns
+            if self._driver is not None:
+                self._driver.tell("columns", _encode(columns))
 
     def agent(self, state: str) -> None:
         """The agent's operation begins (`start`), ends (`end`) or is aborted (`abort`): `ctx.signal`."""
