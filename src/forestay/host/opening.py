@@ -474,6 +474,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             sample_seams=options.sample_seams,
             workers=workers,
             room=options.room,
+            replays_ask=config.workflows.replay_asks_models and not config.budgets.ceilings,
         )
         metrics.watch(ledger, runs, relay)
         webhooks = Webhooks(
