@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -38,6 +38,7 @@ from forestay.host.extensions import ProjectExtensions
 from forestay.host.fixtures import FixtureTools, seeded
 from forestay.host.hooks import SuiteHooks
 from forestay.host.memory import AgentMemory
+from forestay.host.mentions import addressed
 from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
 from forestay.host.session_turns import SessionTurns
@@ -142,7 +143,7 @@ class AgentNode:
             id=identity,
             task=task,
             node_id=ctx.node_id,
-            source="run-api" if ctx.workflow_id == AGENT_ROOT["id"] else "workflow-node",
+            source=_source(ctx, task),
             channel=chosen.channel,
             prompts=prompts,
             principal=ctx.caller("agent", "agent").principal or SYSTEM,
@@ -288,6 +289,14 @@ def _outputs(chosen: ChosenAgent, session: Session, result: AgentResult) -> dict
     if chosen.member is not None:
         known |= {"rosterId": chosen.member, "persona": chosen.manifest.persona}
     return outputs | {name: value for name, value in known.items() if value is not None}
+
+
+def _source(ctx: Execution, task: Any) -> Literal["workflow-node", "run-api", "chat-mention"]:
+    """Where the invocation comes from: the root of a run, a person's `@agent` in a conversation, or a node."""
+    if ctx.workflow_id == AGENT_ROOT["id"]:
+        return "run-api"
+    is_said = ctx.inputs.get("sessionId") is not None and isinstance(task, str)
+    return "chat-mention" if is_said and addressed(task) == ctx.inputs.get("agentId", "") else "workflow-node"
 
 
 ASK: dict[str, Any] = {

@@ -399,7 +399,9 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             data=data,
             sessions=sessions,
         )
-        turns = SessionTurns(sessions, extensions, ui, clock, ids, runs=lambda: runs)
+        turns = SessionTurns(
+            sessions, extensions, ui, clock, ids, runs=lambda: runs, agents=lambda *of: directory.get(*of)
+        )
         stack.push_async_callback(extensions.close)
         stack.push_async_callback(prompts.close)
         budgets = Budgets(ledger, priced(config), clock=clock)

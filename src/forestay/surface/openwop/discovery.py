@@ -181,7 +181,7 @@ def _organised(operations: Set[str], sources: Sequence[str]) -> dict[str, Any]:
             "supported": True,
             "structuredOutput": True,
             "confidenceEscalation": True,
-            "sources": ["workflow-node", "run-api"],
+            "sources": ["workflow-node", "run-api", "chat-mention"],
         }
     if "roster.list" in operations:
         found["roster"] = {"supported": True, "installScope": "tenant", "portfolioTriggerSources": list(sources)}
