@@ -82,7 +82,11 @@ def _staff(visitor: Console) -> None:
     """An agent, a member, a department and two evaluations, with markup wherever a name goes."""
     api, agent, owner = visitor.running.api, "vendor.loud.desk", {"tenantId": "default"}
     manifest = {"agentId": agent, "persona": XSS, "modelClass": "general", "systemPrompt": SCRIPT, "description": XSS}
-    task = {"taskId": "loud", "input": SCRIPT, "expected": {"kind": "golden", "match": {"strategy": "exact", "value": 1}}}
+    task = {
+        "taskId": "loud",
+        "input": SCRIPT,
+        "expected": {"kind": "golden", "match": {"strategy": "exact", "value": 1}},
+    }
     suite = {"suiteId": "loud.evals.one", "version": "1.0.0", "modes": ["golden"], "tasks": [task]}
     role = {"roleId": "loud", "name": SCRIPT}
     chart = {

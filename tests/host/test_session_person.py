@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from forestay.host import Host
-from forestay.host.mentions import MOST, mentioned
+from forestay.host.mentions import MOST, addressed, mentioned
 from forestay.kernel import Agents, Config, ExtensionConfig, ExtensionPolicy, Models
 from forestay.models import DEFAULT_PARAMS, Deltas, Message, Params, Script, Scripted, ScriptedCall, ToolSpec, Turn
 from forestay.runs import RunEvent
@@ -214,3 +214,19 @@ def test_a_text_names_files() -> None:
     ]
     assert mentioned("@") == [] and mentioned("a@b.c") == []
     assert len(mentioned(" ".join(f"@f{number}" for number in range(50)))) == MOST
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("@vendor.acme.desk When do you open?", "vendor.acme.desk"),
+        ("  @vendor.acme.desk, please", "vendor.acme.desk"),
+        ("@vendor.acme.desk", "vendor.acme.desk"),
+        ("Ask @vendor.acme.desk", None),
+        ("@src/a.py", None),
+        ("@", None),
+        ("@ vendor", None),
+    ],
+)
+def test_m3_a_message_begins_with_who_is_to_answer(text: str, name: str | None) -> None:
+    assert addressed(text) == name

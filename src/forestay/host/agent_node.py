@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -36,6 +36,7 @@ from forestay.host.extensions import ProjectExtensions
 from forestay.host.fixtures import FixtureTools, seeded
 from forestay.host.hooks import SuiteHooks
 from forestay.host.memory import AgentMemory
+from forestay.host.mentions import addressed
 from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
 from forestay.host.session_turns import SessionTurns
@@ -144,7 +145,7 @@ class AgentNode:
             id=identity,
             task=task,
             node_id=ctx.node_id,
-            source="run-api" if ctx.workflow_id == AGENT_ROOT["id"] else "workflow-node",
+            source=_source(ctx, task),
             channel=chosen.channel,
             prompts=prompts,
             principal=ctx.caller("agent", "agent").principal or SYSTEM,
@@ -327,6 +328,14 @@ async def open_session(relay: Relay, app: str, sources: Iterator[tuple[str, str]
         if text.strip():
             await session.ingest(text, name)
     return session.id
+
+
+def _source(ctx: Execution, task: Any) -> Literal["workflow-node", "run-api", "chat-mention"]:
+    """Where the invocation comes from: the root of a run, a person's `@agent` in a conversation, or a node."""
+    if ctx.workflow_id == AGENT_ROOT["id"]:
+        return "run-api"
+    is_said = ctx.inputs.get("sessionId") is not None and isinstance(task, str)
+    return "chat-mention" if is_said and addressed(task) == ctx.inputs.get("agentId", "") else "workflow-node"
 
 
 ASK: dict[str, Any] = {

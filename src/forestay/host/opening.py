@@ -399,7 +399,9 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             data=data,
             sessions=sessions,
         )
-        turns = SessionTurns(sessions, extensions, ui, clock, ids, runs=lambda: runs)
+        turns = SessionTurns(
+            sessions, extensions, ui, clock, ids, runs=lambda: runs, agents=lambda *of: directory.get(*of)
+        )
         stack.push_async_callback(extensions.close)
         stack.push_async_callback(prompts.close)
         budgets = Budgets(ledger, priced(config), clock=clock)
@@ -474,6 +476,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             sample_seams=options.sample_seams,
             workers=workers,
             room=options.room,
+            replays_ask=config.workflows.replay_asks_models and not config.budgets.ceilings,
         )
         metrics.watch(ledger, runs, relay)
         webhooks = Webhooks(

@@ -66,7 +66,9 @@ class Engine:
         lease_seconds: float = 30.0,
         sweep_seconds: float = 1.0,
         room: int | None = None,
+        replays_ask: bool = False,
     ) -> None:
+        self.replays_ask = replays_ask
         self.ledger = ledger
         self.workflows = workflows
         self.registry = registry

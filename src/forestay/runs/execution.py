@@ -380,7 +380,7 @@ class Execution:
 
         With `later` it is on disk before the next effect begins (X4): for what may be done again after a crash.
         """
-        name = self._prefix + key
+        name = self.named(key)
         if f"effect:{name}" in self._node.memo:
             return self._node.memo[f"effect:{name}"]  # type: ignore[no-any-return]
         if name in self._later:
@@ -403,6 +403,10 @@ class Execution:
         else:
             await self.flush(event)
         return result  # type: ignore[no-any-return]
+
+    def named(self, key: str) -> str:
+        """How the log calls an effect of this execution."""
+        return self._prefix + key
 
     async def flush(self, *events: Event) -> None:
         """Put what this execution has to say into the log now."""

@@ -1,4 +1,4 @@
-"""Replay: walk a recorded log, decide and compute again, compare (K3, K4)."""
+"""Replay: walk a recorded log, decide and compute again, compare (K3, K4, K6)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution
 from forestay.runs.log import to_event
 from forestay.runs.outcome import Make, Parked, Unrecorded, completed, error_of
+from forestay.runs.refusal import REFUSAL, answer_now, kind_of
 from forestay.runs.state import Event, RunState
 from forestay.runs.types import TERMINAL_EVENTS
 from forestay.runs.values import plain
@@ -69,6 +70,8 @@ class Replay:
     async def run(self) -> list[Event]:
         """The fork's events from `fromSeq` on."""
         for event in self._expected:
+            if self._engine.replays_ask and await self._refusal_changed(event):
+                return self._events
             kind = await self._compare(event)
             if kind is not None:
                 self._report(event, kind)
@@ -78,6 +81,32 @@ class Replay:
             now = max(self._engine.clock.now_ms(), self._state.ts)
             self._append(Event("forestay.run.forked", forked, ts=now))
         return self._events
+
+    async def _refusal_changed(self, event: Event) -> bool:
+        """Put a recorded question to its model again, and end the replay when it refuses now, or no longer (K6)."""
+        before = kind_of(event)
+        if before is None or event.node is None or self._state.budget is not None:
+            return False
+        kind = self._engine.registry.get(self._state.plan.nodes[event.node].doc.type_id)
+        now = None if kind is None else await answer_now(self._engine, self._state, kind, event)
+        if now is None or now == before:
+            return False
+        payload = {
+            "sourceRunId": self._fork["source"],
+            "atSequence": event.seq,
+            "originalEventId": event.id,
+            "nodeId": event.node,
+            "originalEnvelopeKind": before,
+            "replayEnvelopeKind": now,
+        }
+        self._append(Event(REFUSAL, payload, event.node, ts=event.ts, at=event.at))
+        said = "refuses what it answered" if now == "refusal" else "answers what it refused"
+        told = {"code": "replay_diverged_at_refusal", "message": f"The model {said} in the run that is replayed."}
+        error = {**told, "details": {key: payload[key] for key in payload if key != "originalEventId"}}
+        for made in decider.finish_failed(self._state, event.ts, error, event.node):
+            made.ts, made.at = event.ts, event.at
+            self._append(made)
+        return True
 
     async def _compare(self, event: Event) -> str | None:
         """How the recorded event differs from what follows now; None when it does not, or is a fact."""

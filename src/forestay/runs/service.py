@@ -113,13 +113,14 @@ class Runs:
         sweep_seconds: float | None = None,
         workers: Workers | None = None,
         room: int | None = None,
+        replays_ask: bool = False,
     ) -> None:
         """`secret` signs interrupt tokens; `instance` names this engine: a restart under the same name takes its
         runs back at once, another instance only when the lease has run out.
 
         `workers`, as `ledger.workers(name, QUEUE)` gives them: other processes carry runs of this ledger too, each
         under a name of its own, which is then the `instance`. `room`: how many runs this one carries at a time; what
-        is more, another one takes up."""
+        is more, another one takes up. `replays_ask`: a replay asks models again whether they refuse (K6)."""
         self._ledger = ledger
         self._clock = clock
         self._ids = ids
@@ -145,6 +146,7 @@ class Runs:
             lease_seconds=lease_seconds,
             sweep_seconds=sweep_seconds or (_SHARED_SWEEP_SECONDS if leases.shared else _SWEEP_SECONDS),
             room=room,
+            replays_ask=replays_ask,
         )
         self._answering = Answering(self._engine, secret)
 
@@ -177,6 +179,11 @@ class Runs:
     @property
     def limits(self) -> Limits:
         return self._limits
+
+    @property
+    def replays_ask(self) -> bool:
+        """Whether a replay asks models again whether they refuse (K6)."""
+        return self._engine.replays_ask
 
     @property
     def node_types(self) -> list[str]:
