@@ -10,6 +10,7 @@ import pytest
 
 from tests.browser.conftest import SIZES, Visit
 from tests.console.served import QUESTION, Served, review, served
+from tests.console.staffing import staffed
 from tests.console.test_servers import drifted
 
 
@@ -52,6 +53,7 @@ def paths(host: Served) -> list[str]:
         "/ledger",
         "/api",
         "/ledger/ext/ext.tally",
+        *staffed(host),
     ]
 
 
