@@ -109,6 +109,10 @@ class AgentManifest(msgspec.Struct, frozen=True, kw_only=True):
         """How its own system prompt is named where prompts are told apart."""
         return f"prompt:{self.agent_id}@sha256-{hashlib.sha256(self.instructions.encode()).hexdigest()[:12]}"
 
+    def allows(self, *names: str) -> bool:
+        """Whether one of a tool's names is on the allowlist."""
+        return bool(self.allowed(names))
+
     def allowed(self, names: Iterable[str]) -> set[str]:
         """Which names of tools are on the allowlist; `*` stands for any part of a name (OpenWOP RFC 0077)."""
         return {name for name in names if any(fnmatchcase(name, pattern) for pattern in self.tool_allowlist)}
