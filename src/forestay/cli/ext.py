@@ -347,8 +347,11 @@ def init(
     for place, text in files.items():
         (folder / place).parent.mkdir(exist_ok=True)
         (folder / place).write_text(text, "utf-8")
-    first = f"forestay ext inspect {folder}" if lang is None else f"sh {folder}/build.sh"
-    return {"files": sorted(files), "try": first}
+    if lang is None:
+        return {"files": sorted(files), "try": f"forestay ext inspect {folder}"}
+    needs = next(line for line in files["build.sh"].splitlines() if line.startswith("# Needs: "))
+    first = f"sh {folder}/build.sh && forestay ext inspect {folder}"
+    return {"files": sorted(files), "needs": needs.removeprefix("# Needs: "), "try": first}
 
 
 @asynccontextmanager
