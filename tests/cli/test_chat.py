@@ -96,6 +96,19 @@ def opened(tmp_path: Path) -> Iterator[Open]:
         terminal.close()
 
 
+def test_the_model_that_is_named_is_asked_and_the_last_session_goes_on(opened: Open) -> None:
+    first = opened("--trust", "--model", "nowhere")
+    begun = first.expect("model  nowhere.*session ([0-9a-f-]{36}).*> ")[1]
+    first.type("Where does the Aurora lie?")
+    first.expect("There is no model nowhere here.*> ")
+    first.type("/quit")
+    assert first.end() == 0
+    again = opened("--continue")
+    assert again.expect("session ([0-9a-f-]{36}).*> ")[1] == begun
+    again.type("/quit")
+    assert again.end() == 0
+
+
 @pytest.mark.api(
     "ctx.ui.select|ctx.ui.confirm|ctx.ui.input|ctx.ui.setStatus|ctx.ui.setFooter",
     "pi.sendUserMessage|pi.setSessionName",

@@ -47,7 +47,11 @@ async def chat(
     session: Annotated[
         str | None, typer.Option("--session", help="Go on with this session: its id, or `last`; default: a new one.")
     ] = None,
+    goes_on: Annotated[bool, typer.Option("--continue", help="Go on with the last session.")] = False,
     agent: Annotated[str | None, typer.Option(help="The agent; default: the assistant.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="A model of the settings for what you say; default: models.default.")
+    ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Trust the project's extensions and node files as they are now.")
     ] = False,
@@ -60,18 +64,20 @@ async def chat(
     if not (attended() and sys.stdout.isatty()):
         fix = "Use `forestay ask` in a script."
         raise Problem("invalid_usage", "A chat needs a terminal.", fix=fix)
+    if goes_on and session is not None:
+        raise Problem("invalid_usage", "Give --continue or --session, not both.", at="--continue")
     keyboard = Keyboard()
     ui = ChatUi(keyboard)
-    settings = await with_trusted_keys(config.load().config)
+    settings = await with_trusted_keys(config.load().config, also=model)
     options = Options(config=settings, data=data, consent=TerminalConsent(), ui=ui, trust_nodes=trust)
     _check_free(options.folder)
     with edited_lines(keyboard), answered_by(_answers(keyboard)):
         async with open_host(options) as host:
             await asking.make_trusted(host, trust)
-            tree = await _session(host, session)
+            tree = await _session(host, "last" if goes_on else session)
             suite = await host.extensions.suite(None, tree)
-            note(f"model  {model_line(host.models.default.name)}")
-            await Chat(host, suite, keyboard, ui, agent).to_its_end()
+            note(f"model  {model_line(model or host.models.default.name)}")
+            await Chat(host, suite, keyboard, ui, agent, model).to_its_end()
 
 
 def _check_free(folder: Path) -> None:
@@ -101,12 +107,15 @@ async def _session(host: Host, named: str | None) -> SessionTree:
 class Chat:
     """One conversation: lines in, turns out."""
 
-    def __init__(self, host: Host, suite: Extensions, keyboard: Keyboard, ui: ChatUi, agent: str | None) -> None:
+    def __init__(
+        self, host: Host, suite: Extensions, keyboard: Keyboard, ui: ChatUi, agent: str | None, model: str | None
+    ) -> None:
         self._host = host
         self._suite = suite
         self._keyboard = keyboard
         self._ui = ui
         self._agent = agent
+        self._model = model
         self._work: asyncio.Task[None] | None = None
         self._offered = ""  # the draft that an extension put into the line
         self._loop = asyncio.get_running_loop()
@@ -212,7 +221,8 @@ class Chat:
             text = text if said.is_turn else ""
         if text:
             source = "interactive" if is_persons else "extension"
-            await self._follow(await self._host.turns.start(self._tree, text, source=source, agent=self._agent))
+            begin = self._host.turns.start(self._tree, text, source=source, agent=self._agent, model=self._model)
+            await self._follow(await begin)
 
     async def _run(self, shell: PersonShell, command: str) -> None:
         """Run a line for the shell, and keep it in the session, also when the person ends it."""
