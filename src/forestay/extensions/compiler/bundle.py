@@ -144,10 +144,10 @@ def _imports(name: str, inputs: dict[str, Any], sizes: dict[str, Any]) -> set[st
 
 def _package(name: str) -> str:
     """The package that a file belongs to: "" for what every file uses, "." for the extension's own."""
-    if name.startswith("forestay-"):
-        return ""
     if name.startswith(virtual_modules.PACKAGE + ":"):
         return name.split("/", 1)[0]
+    if virtual_modules.is_ours(name):
+        return ""
     _, found, rest = name.rpartition("node_modules/")
     return "/".join(rest.split("/")[: 2 if rest.startswith("@") else 1]) if found else "."
 
@@ -279,8 +279,10 @@ class _Session:
             return _refuse(f"{path.name} is outside the extension's folder; copy it in, or install it as a package.")
         if path.stat().st_size > _MAX_FILE:
             return _refuse(f"{path.name} is larger than {_MAX_FILE} bytes.")
-        contents = path.read_bytes()
         name = self._name(str(path))
+        if virtual_modules.is_ours(name):
+            return _refuse(f"{name} has a name that belongs to the host; give its folder another one.")
+        contents = path.read_bytes()
         self.inputs[name] = Input(path, name, contents, loader)
         if loader in ("json", "text"):
             return {"contents": contents, "loader": loader, "resolveDir": str(path.parent)}

@@ -13,7 +13,7 @@ from forestay.extensions.compiler.scan import Finding, read, read_bundle, rules
 from forestay.extensions.compiler.scan.ahead import read_ahead
 from forestay.extensions.compiler.scan.reading import Text
 from forestay.extensions.compiler.sourcemap import SourceMap
-from forestay.extensions.compiler.virtual_modules import PACKAGE
+from forestay.extensions.compiler.virtual_modules import is_ours
 from forestay.kernel import canonical
 
 Verdict = Literal["compatible", "warning", "blocked"]
@@ -67,9 +67,7 @@ def _sources(bundle: Bundle) -> list[Finding]:
 
 def _scripts(bundle: Bundle) -> list[Input]:
     """The inputs that count: what is in the bundle, and what the extension itself brings."""
-    return [
-        item for item in bundle.inputs if item.dialect is not None and (item.bytes_in_output or _is_own(item.name))
-    ]
+    return [item for item in bundle.inputs if item.dialect is not None and (item.bytes_in_output or _is_own(item.name))]
 
 
 def _read_bundle(bundle: Bundle) -> tuple[Finding, ...]:
@@ -84,7 +82,7 @@ def _bundle(bundle: Bundle) -> list[Finding]:
             continue  # imports are told by the sources, where they have a place
         source_map = source_map or SourceMap(bundle.source_map)
         place = source_map.original(finding.location.line, finding.location.column)
-        if place is None or place.file.startswith((PACKAGE + ":", "forestay-")):
+        if place is None or is_ours(place.file):
             continue
         found.append(msgspec.structs.replace(finding, location=place))
     return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -35,9 +34,10 @@ _PURE = r"var \1 = /* @__PURE__ */ ((__into) => (__export(__into, \2), __into))(
 def file_of(provided: str) -> str:
     """The joined file of an import (`typebox/value`), by its name below the package."""
     package, _, sub = provided.partition("/")
-    if sub and "./" + sub not in _exports(package):
+    entry = f"./{sub}" if sub else "."
+    if entry not in _exports(package):
         raise Problem("compile_failed", f'"{provided}" is not exported by the package.', fix="Import another path.")
-    return f"{package}/{sub or 'index'}.mjs"
+    return f"{package}/{_file_name(entry)}.mjs"
 
 
 def contents(name: str) -> bytes:
@@ -48,6 +48,10 @@ def contents(name: str) -> bytes:
     except FileNotFoundError:
         _joined.cache_clear()  # somebody tidied up: it is made again
         return (_joined(package) / rest).read_bytes()
+
+
+def _file_name(entry: str) -> str:
+    return entry.removeprefix("./") if entry != "." else "index"
 
 
 @lru_cache(maxsize=8)
@@ -61,7 +65,8 @@ def _exports(package: str) -> dict[str, str]:
 def _joined(package: str) -> Path:
     """The folder of a joined package; where nothing can be kept, one that lasts as long as this process."""
     root = assets.asset(package)
-    key = hashlib.sha256("\n".join((*_FLAGS, _SIDE_EFFECTS.pattern, _PURE, (root / "package.json").read_text())).encode()).hexdigest()[:16]
+    made_by = (*_FLAGS, _NAMESPACE.pattern, _PURE, _SIDE_EFFECTS.pattern, (root / "package.json").read_text())
+    key = hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:16]
     target = assets.folder() / "joined" / f"{package}-{key}"
     if target.is_dir():
         return target
@@ -69,7 +74,7 @@ def _joined(package: str) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
     except OSError:
-        return _join(package, root, Path(_for_this_process()))
+        return _join(package, root, Path(_for_this_process()) / package)
     try:
         _join(package, root, work)
         work.rename(target)
@@ -83,20 +88,24 @@ def _joined(package: str) -> Path:
 
 def _join(package: str, root: Path, into: Path) -> Path:
     # Names are told relative to the package, so that the files are the same wherever it lies.
-    entries = [f"{name.removeprefix('./').removeprefix('.') or 'index'}={file}" for name, file in _exports(package).items()]
-    done = subprocess.run(
-        [str(assets.esbuild()), *entries, *_FLAGS, f"--outdir={into}"],
-        cwd=root,
-        env={"GOMAXPROCS": str(os.cpu_count() or 1)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_PATIENCE,
-    )
+    entries = [f"{_file_name(name)}={file}" for name, file in _exports(package).items()]
+    try:
+        done = subprocess.run(
+            [str(assets.esbuild()), *entries, *_FLAGS, f"--outdir={into}"],
+            cwd=root,
+            env={"GOMAXPROCS": "2"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Problem("compile_failed", f"{package} could not be joined in {_PATIENCE:g} seconds.") from error
     if done.returncode:
         raise Problem("compile_failed", f"{package} could not be joined.", reason=done.stderr[-400:])
     for file in into.iterdir():
         file.write_text(_SIDE_EFFECTS.sub("", _NAMESPACE.sub(_PURE, file.read_text())))
+    into.chmod(0o755)  # whoever may read the packages may read this
     return into
 
 

@@ -21,6 +21,7 @@ import msgspec
 from forestay.extensions.compiler.scan.reading import Reading, Text, is_kept, keep, read
 
 _WORTH = 100_000  # bytes to read, below which a copy costs more than it saves
+_MOST = 8_000_000  # and beyond which the trees of two processes take more memory than a build may
 
 
 def read_ahead(
@@ -29,7 +30,8 @@ def read_ahead(
     """Read a program, of this many bytes, and the texts that it is made of, when two processes are faster than one."""
     unread = [text for text in texts if not is_kept(text)]
     mine, others = _halves(unread, size)
-    if not others or size + sum(len(text.contents) for text in unread) < worth or not _can_copy(may_copy):
+    whole = size + sum(len(text.contents) for text in unread)
+    if not others or not worth <= whole <= _MOST or not _can_copy(may_copy):
         return
     pipe, into = os.pipe()
     child = _copied()

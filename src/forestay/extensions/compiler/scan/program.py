@@ -7,7 +7,7 @@ P3  A part stands alone when no name that it looked for is declared in another p
     members or readers count is mentioned by a part that imports it. Then reading the whole would tell the same of it.
 P4  Parts that do not stand alone are read together, until all do. Nothing is judged from a reading that was not closed.
 P5  A package that the host provides is trusted, imports nothing of an extension, and what it does itself is not told:
-    only what it gives back counts. So the rest is read without it, unless it looks for a name that the package declares.
+    only what it gives back counts. So the rest is read without it, unless that looks for a name which it declares.
     Where the package stands is told by the source map, which no input can change, and not by how much each file became.
 
 The tree of ten megabytes takes four hundred; that of a part is let go before the next one is parsed.
