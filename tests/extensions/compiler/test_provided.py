@@ -29,8 +29,9 @@ WITH_TYPEBOX = "import {{ Type }} from 'typebox';\nexport default (pi) => {{ pi.
 
 def test_all_entries_of_a_package_are_one_package(extension: Write, run: Run) -> None:
     """What one entry sets, another one sees: the joined files share their state."""
-    code = """import Type from 'typebox'; import { Value } from 'typebox/value'; import { Format } from 'typebox/format';
-    import { Compile } from 'typebox/compile'; import * as old from '@sinclair/typebox';
+    code = """import Type from 'typebox'; import { Value } from 'typebox/value';
+    import { Format } from 'typebox/format'; import { Compile } from 'typebox/compile';
+    import * as old from '@sinclair/typebox';
     export default (pi) => {
       const even = Type.Object({ a: Type.String({ format: 'even' }) });
       Format.Set('even', (text) => text.length % 2 === 0);
