@@ -21,7 +21,6 @@ _NOT_AREAS = {
     "extension_corpus",
     "fleet_worker",
     "handbook",
-    "large_build",
     "leaflets",
     "local_questions",
     "measure",

@@ -10,15 +10,19 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from benchmarks.compiler import corpus_entries
 from benchmarks.measure import duration
 from forestay import assets
 from forestay.extensions.compiler.build import compile_source
 from forestay.extensions.compiler.source import source
+from forestay.kernel import Problem
 
 Row = tuple[str, str, str]
 SIZE = 10_000_000
@@ -34,6 +38,19 @@ class Built(msgspec.Struct, frozen=True):
     size: int
 
 
+def run() -> list[Row]:
+    """One extension of ten million bytes. What declares a name that a bundle declares is left out."""
+    bundles = []
+    for entry in corpus_entries():
+        with suppress(Problem):
+            bundles.append(compile_source(source(entry))[0].code)
+    plain = [code for code in bundles if b"__dirname" not in code and b"__filename" not in code]
+    if not plain:
+        return [("compiler: a large extension", "not measured", "the corpus is not here: `make corpus`")]
+    with tempfile.TemporaryDirectory() as folder:
+        return rows(plain, Path(folder))
+
+
 def rows(bundles: list[bytes], folder: Path) -> list[Row]:
     """Of an extension whose modules are these bundles, repeated until it is large."""
     parts = _parts(bundles, folder)
@@ -46,7 +63,7 @@ def rows(bundles: list[bytes], folder: Path) -> list[Row]:
     what = f"compiler: {built.size / 1e6:.0f} MB of bundle in {len(parts)} files"
     return [
         (f"{what}, CPU", duration(built.cpu), "goal: 3 s"),
-        (f"{what}, memory at most", f"{built.peak / 1e6:,.0f} MB", "goal: 500 MB; the whole process"),
+        (f"{what}, memory at most", f"{built.peak / 1e6:,.0f} MB", "goal: 500 MB; with its copy, where it made one"),
         (
             f"{what}, a comment more in the file of middle size",
             duration(built.again),
@@ -93,15 +110,22 @@ def _esbuild(folder: Path) -> tuple[float, float]:
 
 
 def main(entry: Path, part: Path) -> None:
-    started = time.process_time()
+    started = _processor()
     size = len(compile_source(source(entry))[0].code)
-    cpu = time.process_time() - started
+    cpu = _processor() - started
     part.write_bytes(part.read_bytes() + b"\n// a comment more\n")
-    began, started = time.perf_counter(), time.process_time()
+    began, started = time.perf_counter(), _processor()
     compile_source(source(entry))
-    again, again_cpu = time.perf_counter() - began, time.process_time() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    again, again_cpu = time.perf_counter() - began, _processor() - started
+    everybody = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    peak = sum(resource.getrusage(who).ru_maxrss for who in everybody) * 1024
     print(msgspec.json.encode(Built(cpu, again, again_cpu, peak, size)).decode())
+
+
+def _processor() -> float:
+    """Seconds of the processor, of this process and of its copies that have ended; the bundler has not."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.extensions.dispatcher_world import ENVIRON
 
+from benchmarks import extension_corpus, pi_runtime
 from benchmarks.measure import duration, in_turns, percentile
 from forestay.extensions import Extensions, Settings
 from forestay.kernel import Ledger
@@ -38,7 +39,10 @@ def run() -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="forestay-bench-") as folder:
         paths = _written(Path(folder), max(FOLDER, LOADED))
         rows = _commands(Path(folder), paths)
-        return [*rows, asyncio.run(_beside_others(Path(folder), paths[:LOADED]))]
+        rows.append(asyncio.run(_beside_others(Path(folder), paths[:LOADED])))
+    artifacts = extension_corpus.compiled(pi_runtime.examples())
+    what, figure, beside = asyncio.run(extension_corpus.memory(artifacts))
+    return [*rows, (what, figure, f"goal: 2.5 MB; {beside}")]
 
 
 def _written(folder: Path, count: int) -> list[Path]:

@@ -25,7 +25,7 @@ from forestay.kernel import Problem, canonical
 SCHEMA: Literal["pi.ext.artifact.v1"] = "pi.ext.artifact.v1"
 ENGINE_VERSION = "quickjs-wasi/3.6.2"
 SHIM_VERSION = "1.2.0"
-COMPILER_VERSION = "4"
+COMPILER_VERSION = "5"
 ENTRY_MODULE = "index.js"
 
 COMPONENT_MODULE = "index.wasm"

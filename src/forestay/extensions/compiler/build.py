@@ -25,7 +25,7 @@ from forestay.extensions.compiler.artifact import (
 )
 from forestay.extensions.compiler.bundle import Bundle, bundle, source_hash
 from forestay.extensions.compiler.cache import Cache
-from forestay.extensions.compiler.check import check_bundle
+from forestay.extensions.compiler.check import check_bundle, read_all
 from forestay.extensions.compiler.default_export import check_entry
 from forestay.extensions.compiler.infer import infer
 from forestay.extensions.compiler.scan.syntax import Dialect
@@ -56,12 +56,16 @@ def build(
     return compiled
 
 
-def compile_source(found: Source) -> tuple[Artifact, list[str]]:
-    """The artifact of a source, blocked or not, and every path whose change could change it."""
+def compile_source(found: Source, *, may_copy: bool = False) -> tuple[Artifact, list[str]]:
+    """The artifact of a source, blocked or not, and every path whose change could change it.
+
+    `may_copy` says that this process may be copied for half of the work though it has other threads (`scan/ahead.py`).
+    """
     if found.manifest.runtime == "wasm":
         return _component(found)
     check_entry(found.entry_name, found.entry.read_bytes(), _dialect(found.entry))
     bundled = bundle(found)
+    read_all(bundled, may_copy=may_copy)
     verdict = check_bundle(bundled)
     inferred = infer(bundled.inputs, bundled.absent_packages)
     source_map = canonical.encode(bundled.source_map)

@@ -19,7 +19,8 @@ from forestay.kernel import Problem
 
 def _answer(order: Order) -> Built:
     try:
-        return Built(*compile_source(source(Path(order.path))))
+        # The other thread of this process only waits for orders: a copy has no use for what it holds.
+        return Built(*compile_source(source(Path(order.path)), may_copy=True))
     except Problem as problem:
         return Built(problem=problem.key, message=problem.message, details=msgspec.to_builtins(problem.details))
     except (OSError, RecursionError, MemoryError) as error:

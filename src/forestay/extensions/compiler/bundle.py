@@ -19,12 +19,12 @@ from typing import Any
 
 import msgspec
 
-from forestay import assets
-from forestay.extensions.compiler import esbuild, module_location, rewrite, subpaths, virtual_modules
+from forestay.extensions.compiler import esbuild, module_location, provided, rewrite, subpaths, virtual_modules
 from forestay.extensions.compiler.scan import Section, read
 from forestay.extensions.compiler.scan.pure import PURE_MEMBERS
-from forestay.extensions.compiler.scan.syntax import Dialect
+from forestay.extensions.compiler.scan.syntax import Dialect, Span
 from forestay.extensions.compiler.source import Source
+from forestay.extensions.compiler.stretches import stretches_of
 from forestay.kernel import Problem
 
 TARGET = "es2023"
@@ -79,6 +79,7 @@ class Bundle(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
     absent_packages: tuple[str, ...]
     sections: tuple[Section, ...] = ()
+    provided: tuple[Span, ...] = ()  # where the packages stand that the host brings
 
 
 def bundle(source: Source) -> Bundle:
@@ -103,15 +104,17 @@ def bundle(source: Source) -> Bundle:
     )
     polyfills = rewrite.polyfills(item.contents for item in inputs)
     code = _prelude(polyfills) + files[".js"]
+    source_map = _tidy(source_map, session)
     return Bundle(
         code=code,
-        source_map=_tidy(source_map, session),
+        source_map=source_map,
         polyfills=polyfills,
         inputs=inputs,
         imports=tuple(sorted(set(session.imports), key=lambda i: (i.specifier, i.importer, i.kind))),
         warnings=tuple(_sentence(source, item) for item in answer["warnings"]),
         absent_packages=tuple(sorted({specifier for specifier, _ in session.missing})),
         sections=tuple(_sections(code, meta)),
+        provided=stretches_of(virtual_modules.PACKAGE + ":", code, source_map),
     )
 
 
@@ -123,9 +126,8 @@ def _sections(code: bytes, meta: dict[str, Any]) -> Iterator[Section]:
     for name, part in sizes.items() if place >= 0 else ():
         size = part["bytesInOutput"]
         if size:
-            yield Section(
-                name, _package(name), place, place + size, tuple(sorted(_imports(name, meta["inputs"], sizes)))
-            )
+            imports = tuple(sorted(_imports(name, meta["inputs"], sizes)))
+            yield Section(name, _package(name), place, place + size, imports)
         place += size
 
 
@@ -142,10 +144,10 @@ def _imports(name: str, inputs: dict[str, Any], sizes: dict[str, Any]) -> set[st
 
 def _package(name: str) -> str:
     """The package that a file belongs to: "" for what every file uses, "." for the extension's own."""
-    if name.startswith("forestay-"):
-        return ""
     if name.startswith(virtual_modules.PACKAGE + ":"):
         return name.split("/", 1)[0]
+    if virtual_modules.is_ours(name):
+        return ""
     _, found, rest = name.rpartition("node_modules/")
     return "/".join(rest.split("/")[: 2 if rest.startswith("@") else 1]) if found else "."
 
@@ -168,7 +170,6 @@ class _Session:
         self.imports: list[Import] = []
         self.kinds: dict[tuple[str, str], set[str]] = {}
         self.prefixes: dict[str, int] = {}
-        self.packages: dict[str, Path] = {}
 
     def run(self) -> dict[str, Any]:
         plugin = esbuild.Plugin(
@@ -180,7 +181,7 @@ class _Session:
                 (".*", virtual_modules.RAW, virtual_modules.load_raw),
                 (".*", virtual_modules.MISSING, virtual_modules.load_missing),
                 (".*", virtual_modules.HERE, virtual_modules.load_here),
-                (".*", virtual_modules.PACKAGE, self._load_package),
+                (".*", virtual_modules.PACKAGE, _load_package),
                 (".*", "file", self._load_file),
             ),
         )
@@ -207,7 +208,8 @@ class _Session:
             return
         for name, item in json.loads(answer["metafile"])["inputs"].items():
             for part in item["imports"]:
-                if part.get("external"):
+                # An import statement is only left when nothing but types is taken by it: then it is not in the output.
+                if part.get("external") and part["kind"] != "import-statement":
                     yield part["path"], str((self.source.root / name).resolve())
 
     def _resolve(self, ask: dict[str, Any]) -> dict[str, Any] | None:
@@ -215,7 +217,8 @@ class _Session:
         if kind == "entry-point":
             return {"path": "entry", "namespace": virtual_modules.ENTRY}
         if ask["namespace"] == virtual_modules.PACKAGE:
-            return self._resolve_in_package(specifier, importer)
+            path = f"{importer.rpartition('/')[0]}/{specifier.removeprefix('./')}"
+            return {"path": path, "namespace": virtual_modules.PACKAGE, "sideEffects": False}
         if specifier.startswith((virtual_modules.RAW + ":", virtual_modules.HERE + ":")):
             namespace, _, name = specifier.partition(":")
             return {"path": name, "namespace": namespace, "sideEffects": False}
@@ -225,10 +228,10 @@ class _Session:
         if target is not None:
             target = self._pure(specifier, importer) or target
             return self._virtual(specifier, target, ask)
-        provided = rewrite.provided_package(specifier)
-        if provided is not None:
-            self.imports.append(Import(specifier, f"npm:{provided}", self._name(importer), kind))
-            return {"path": _package_file(provided), "namespace": virtual_modules.PACKAGE, "sideEffects": False}
+        package = rewrite.provided_package(specifier)
+        if package is not None:
+            self.imports.append(Import(specifier, f"npm:{package}", self._name(importer), kind))
+            return {"path": provided.file_of(package), "namespace": virtual_modules.PACKAGE, "sideEffects": False}
         if rewrite.is_network(specifier):
             return _refuse(f'The import of "{specifier}" is refused: code is never loaded from elsewhere.')
         if specifier.endswith(".node"):
@@ -261,32 +264,9 @@ class _Session:
         namespace = virtual_modules.REQUIRE if kind.startswith("require") else virtual_modules.IMPORT
         return {"path": target, "namespace": namespace, "sideEffects": False}
 
-    def _resolve_in_package(self, specifier: str, importer: str) -> dict[str, Any]:
-        if specifier.startswith("."):
-            folder, parts = importer.split("/")[:-1], specifier.split("/")
-            for part in parts:
-                if part == "..":
-                    folder = folder[:-1]
-                elif part != ".":
-                    folder = [*folder, part]
-            return {"path": "/".join(folder), "namespace": virtual_modules.PACKAGE, "sideEffects": False}
-        provided = rewrite.provided_package(specifier)
-        if provided is None:
-            return _refuse(f'"{specifier}" is not part of the provided packages.')
-        return {"path": _package_file(provided), "namespace": virtual_modules.PACKAGE, "sideEffects": False}
-
     def _load_entry(self, ask: dict[str, Any]) -> dict[str, Any]:
         line = f"export {{default}} from {json.dumps('./' + self.source.entry_name)};"
         return {"contents": line.encode(), "loader": "js", "resolveDir": str(self.source.root)}
-
-    def _load_package(self, ask: dict[str, Any]) -> dict[str, Any]:
-        package, _, rest = ask["path"].partition("/")
-        if package not in self.packages:  # where it lies is looked up once, not for each of its hundreds of files
-            self.packages[package] = assets.asset(package)
-        path = self.packages[package] / rest
-        if not path.is_file():
-            path = assets.asset(ask["path"])  # which tells that it is gone
-        return {"contents": path.read_bytes(), "loader": "js"}
 
     def _load_file(self, ask: dict[str, Any]) -> dict[str, Any]:
         path = Path(ask["path"])
@@ -299,8 +279,10 @@ class _Session:
             return _refuse(f"{path.name} is outside the extension's folder; copy it in, or install it as a package.")
         if path.stat().st_size > _MAX_FILE:
             return _refuse(f"{path.name} is larger than {_MAX_FILE} bytes.")
-        contents = path.read_bytes()
         name = self._name(str(path))
+        if virtual_modules.is_ours(name):
+            return _refuse(f"{name} has a name that belongs to the host; give its folder another one.")
+        contents = path.read_bytes()
         self.inputs[name] = Input(path, name, contents, loader)
         if loader in ("json", "text"):
             return {"contents": contents, "loader": loader, "resolveDir": str(path.parent)}
@@ -322,20 +304,13 @@ class _Session:
         return Path(os.path.relpath(path, self.source.root)).as_posix() if path.startswith("/") else path
 
 
+def _load_package(ask: dict[str, Any]) -> dict[str, Any]:
+    return {"contents": provided.contents(ask["path"]), "loader": "js"}
+
+
 def _prelude(polyfills: tuple[str, ...]) -> bytes:
     """The line that has the globals of Node in place before anything else runs (Pi §2A.3)."""
     return "".join(f"{virtual_modules.REGISTRY}({json.dumps(name)});" for name in polyfills).encode() + b"\n"
-
-
-def _package_file(provided: str) -> str:
-    """The file of a provided package that its own `exports` names for this subpath."""
-    name, _, sub = provided.partition("/")
-    exports = json.loads(assets.asset(f"{name}/package.json").read_bytes())["exports"]
-    entry = exports.get("./" + sub if sub else ".")
-    if entry is None:
-        raise Problem("compile_failed", f'"{provided}" is not exported by the package.', fix="Import another path.")
-    target = entry if isinstance(entry, str) else entry.get("import") or entry["default"]
-    return f"{name}/{target.removeprefix('./')}"
 
 
 def _tidy(source_map: dict[str, Any], session: _Session) -> dict[str, Any]:

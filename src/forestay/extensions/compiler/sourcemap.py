@@ -93,7 +93,7 @@ class SourceMap:
         if start < index:
             reached = list(self._known[place])
             for text, times in Counter(",".join(self._groups[start:index]).split(",")).items():
-                fields = _decode_vlq(text)
+                fields = decode_segment(text)
                 for at, value in enumerate(fields[1:] if len(fields) > 3 else ()):
                     reached[at] += times * value
             place += 1
@@ -122,7 +122,7 @@ def _decode_line(group: str, reached: Reached) -> tuple[list[Segment], Reached]:
     generated = 0
     segments: list[Segment] = []
     for text in group.split(",") if group else ():
-        fields = _decode_vlq(text)
+        fields = decode_segment(text)
         if not fields:
             continue  # half a number, or none
         generated += fields[0]
@@ -172,7 +172,7 @@ def shift_first_lines(source_map: dict[str, Any], prefixes: dict[str, int]) -> d
 
 
 @lru_cache(maxsize=16384)  # a map has few different segments
-def _decode_vlq(text: str) -> tuple[int, ...]:
+def decode_segment(text: str) -> tuple[int, ...]:
     """The numbers of one segment."""
     numbers: list[int] = []
     value = shift = 0

@@ -19,6 +19,12 @@ RAW = "forestay-raw"
 MISSING = "forestay-missing"
 HERE = "forestay-here"
 PACKAGE = "npm"
+_OURS = tuple(f"{namespace}:" for namespace in (ENTRY, IMPORT, REQUIRE, RAW, MISSING, HERE, PACKAGE))
+
+
+def is_ours(name: str) -> bool:
+    """Whether a source of a bundle is a module of the host; no file of an extension may have such a name."""
+    return name.startswith(_OURS)
 
 
 def load_import(ask: dict[str, Any]) -> dict[str, Any]:

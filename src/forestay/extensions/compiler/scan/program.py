@@ -1,4 +1,4 @@
-"""A large bundle is read part by part, each for itself, and together where one counts for the other.
+"""A bundle without what the host provides; a large one part by part, together where one counts for the other.
 
 P1  A part is one or more files of the bundle: the bundler tells how many bytes each became. Two files are only parted
     where a statement ends; what does not parse by itself has the whole read as one.
@@ -6,12 +6,16 @@ P2  What belongs to nobody (the helpers of the bundler, the virtual modules, the
 P3  A part stands alone when no name that it looked for is declared in another part, and no name of it whose calls,
     members or readers count is mentioned by a part that imports it. Then reading the whole would tell the same of it.
 P4  Parts that do not stand alone are read together, until all do. Nothing is judged from a reading that was not closed.
+P5  A package that the host provides is trusted, imports nothing of an extension, and what it does itself is not told:
+    only what it gives back counts. So the rest is read without it, unless that looks for a name which it declares.
+    Where the package stands is told by the source map, which no input can change, and not by how much each file became.
 
 The tree of ten megabytes takes four hundred; that of a part is let go before the next one is parsed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 
@@ -24,6 +28,7 @@ from forestay.extensions.compiler.scan.values import Values
 
 _LARGE = 1_500_000  # bytes, from which on a bundle is read in parts
 _OWN_PART = 65_536  # a file of this size is a part; smaller ones of one package are a part together
+_MOST_PROVIDED = 64  # texts whose names are remembered: they differ only where the bundler renamed something
 _WORD = re.compile(rb"[\w$\\]+")
 _BEGINS_NAME = re.compile(rb"[A-Za-z_$]")
 
@@ -49,8 +54,13 @@ class _Read(msgspec.Struct, frozen=True):
     parses: bool
 
 
-def read_program(name: str, text: bytes, sections: Sequence[Section], large: int = _LARGE) -> list[Finding]:
-    """Every finding of a bundle, in the order of the text."""
+def read_program(
+    name: str, text: bytes, sections: Sequence[Section], provided: Sequence[Span] = (), large: int = _LARGE
+) -> list[Finding]:
+    """Every finding of a bundle, in the order of the text; `provided` is where packages of the host stand."""
+    if provided and len(text) < large:
+        beside = _beside(name, text, provided)
+        return beside.findings if beside is not None else _read(name, text, ()).findings
     parts = _parts(text, sections) if len(text) >= large else []
     if len(parts) < 2:
         return _read(name, text, ()).findings
@@ -69,6 +79,34 @@ def read_program(name: str, text: bytes, sections: Sequence[Section], large: int
         done = [group[0] if len(group) == 1 else _together(name, text, group, common) for group in groups]
 
 
+def _beside(name: str, text: bytes, provided: Sequence[Span]) -> _Read | None:
+    """What stands beside the packages of the host; None when they count for it (P5)."""
+    if not all(_is_boundary(text, place) for span in provided for place in span):
+        return None
+    declared = _declared_in(b"".join(text[start:end] for start, end in provided))
+    if declared is None:
+        return None
+    read = _read_spans(name, text, _between(len(text), provided))
+    return read if read.parses and not read.asked & declared else None
+
+
+def _declared_in(text: bytes) -> frozenset[str] | None:
+    """The names that a text declares; None when it does not parse. A package is the same in almost every bundle."""
+    key = hashlib.sha256(text).digest()
+    known = _declared.get(key)
+    if known is None:
+        file = File("", text, "js")
+        if file.root.has_error:
+            return None
+        while len(_declared) >= _MOST_PROVIDED:
+            _declared.pop(next(iter(_declared)), None)
+        known = _declared[key] = frozenset(file.declared())
+    return known
+
+
+_declared: dict[bytes, frozenset[str]] = {}
+
+
 def _together(name: str, text: bytes, group: list[_Read], common: list[Span]) -> _Read:
     sections = sorted((section for one in group for section in one.sections), key=lambda section: section.start)
     return _read(name, text, sections, common)
@@ -76,6 +114,10 @@ def _together(name: str, text: bytes, group: list[_Read], common: list[Span]) ->
 
 def _read(name: str, text: bytes, part: Sequence[Section], common: Iterable[Span] = ()) -> _Read:
     spans = sorted([*((section.start, section.end) for section in part), *common]) if part else ()
+    return _read_spans(name, text, spans, part)
+
+
+def _read_spans(name: str, text: bytes, spans: Sequence[Span], part: Sequence[Section] = ()) -> _Read:
     file = File(name, text, "js", spans)
     values = Values(file)
     found = findings(file, values, Reach(file, values, DECISIVE, MODULES))
@@ -103,12 +145,17 @@ def _is_boundary(text: bytes, place: int) -> bool:
 
 def _rest(size: int, sections: list[Section]) -> list[Span]:
     """What no section covers (P2)."""
-    spans, reached = [], 0
-    for section in sorted(sections, key=lambda section: section.start):
-        if section.start > reached:
-            spans.append((reached, section.start))
-        reached = section.end
-    return [*spans, (reached, size)] if reached < size else spans
+    return _between(size, sorted((section.start, section.end) for section in sections))
+
+
+def _between(size: int, spans: Iterable[Span]) -> list[Span]:
+    """What some stretches of a text leave."""
+    left, reached = [], 0
+    for start, end in spans:
+        if start > reached:
+            left.append((reached, start))
+        reached = end
+    return [*left, (reached, size)] if reached < size else left
 
 
 def _linked(text: bytes, done: list[_Read]) -> list[list[_Read]]:

@@ -24,7 +24,7 @@ from forestay.extensions.compiler.scan.needs import NETWORK, Use, needs
 from forestay.extensions.compiler.scan.program import Section, read_program
 from forestay.extensions.compiler.scan.reach import Reach
 from forestay.extensions.compiler.scan.rules import DECISIVE_WORDS
-from forestay.extensions.compiler.scan.syntax import Dialect, File
+from forestay.extensions.compiler.scan.syntax import Dialect, File, Span
 from forestay.extensions.compiler.scan.uses import DECISIVE, MODULES, Finding, findings, has_uses, unparsed
 from forestay.extensions.compiler.scan.values import Values
 
@@ -53,16 +53,36 @@ class Reading(msgspec.Struct, frozen=True):
         )
 
 
+class Text(msgspec.Struct, frozen=True):
+    """One source as it is read."""
+
+    name: str
+    contents: bytes
+    dialect: Dialect
+
+
 def read(name: str, text: bytes, dialect: Dialect) -> Reading:
     """What one source uses, and needs; the same text under another name is not read again."""
-    kept = _kept.reading(("", dialect, hashlib.sha256(text).digest()), lambda: _read(name, text, dialect))
+    kept = _kept.reading(_key(text, dialect), lambda: _read(name, text, dialect))
     return kept.of(name)
 
 
-def read_bundle(name: str, text: bytes, sections: Sequence[Section] = ()) -> tuple[Finding, ...]:
-    """What a whole program uses; `sections` are the files that it was made of."""
+def is_kept(text: Text) -> bool:
+    """Whether a text was read before."""
+    return _kept.has(_key(text.contents, text.dialect))
+
+
+def keep(text: Text, reading: Reading) -> None:
+    """Remember what was read elsewhere."""
+    _kept.reading(_key(text.contents, text.dialect), lambda: reading)
+
+
+def read_bundle(
+    name: str, text: bytes, sections: Sequence[Section] = (), provided: Sequence[Span] = ()
+) -> tuple[Finding, ...]:
+    """What a whole program uses; `sections` are the files that it was made of, `provided` what is the host's own."""
     key = (name, "bundle", hashlib.sha256(text).digest())
-    return _kept.reading(key, lambda: Reading(_read_bundle(name, text, sections))).findings
+    return _kept.reading(key, lambda: Reading(_read_bundle(name, text, sections, provided))).findings
 
 
 def forget() -> None:
@@ -71,6 +91,10 @@ def forget() -> None:
 
 
 Key = tuple[str, str, bytes]
+
+
+def _key(text: bytes, dialect: Dialect) -> Key:
+    return "", dialect, hashlib.sha256(text).digest()
 
 
 class _Kept:
@@ -91,16 +115,20 @@ class _Kept:
                 self._readings.popitem(last=False)
         return made
 
+    def has(self, key: Key) -> bool:
+        with self._lock:
+            return key in self._readings
+
     def clear(self) -> None:
         with self._lock:
             self._readings.clear()
 
 
-def _read_bundle(name: str, text: bytes, sections: Sequence[Section]) -> tuple[Finding, ...]:
+def _read_bundle(name: str, text: bytes, sections: Sequence[Section], provided: Sequence[Span]) -> tuple[Finding, ...]:
     if not has_uses(text):
         return tuple(unparsed(File(name, text, "js")))
     with _uncollected():
-        return tuple(read_program(name, text, sections))
+        return tuple(read_program(name, text, sections, provided))
 
 
 def _read(name: str, text: bytes, dialect: Dialect) -> Reading:

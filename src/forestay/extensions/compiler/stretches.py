@@ -1,0 +1,60 @@
+"""Where the code of some sources stands in a bundle, as its source map tells.
+
+A map has a segment wherever a file begins, so a stretch reaches from the first segment of a source to the next segment
+of another one. The bundler opens a module that is run later with a line of its own, which has no segment: that line
+belongs to what follows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from forestay.extensions.compiler.scan.syntax import Span
+from forestay.extensions.compiler.sourcemap import decode_segment
+
+_OPENING = re.compile(rb"var [\w$]+=__(?:esm|commonJS)\(\{\"[^\"]*\"\([\w$,]*\)\{\Z")
+_LONGEST_OPENING = 600
+
+
+def stretches_of(prefix: str, code: bytes, source_map: dict[str, Any]) -> tuple[Span, ...]:
+    """The stretches of `code` that come from sources whose names begin with `prefix`; none when that is not sure."""
+    wanted = {index for index, name in enumerate(source_map["sources"]) if name.startswith(prefix)}
+    if not wanted or not code.isascii():  # a column counts characters
+        return ()
+    spans: list[Span] = []
+    begun = -1
+    for place, source in _changes(code, source_map["mappings"]):
+        if source is None:
+            return ()
+        if source in wanted and begun < 0:
+            begun = place
+        elif source not in wanted and begun >= 0:
+            spans.append((begun, _before_opening(code, begun, place)))
+            begun = -1
+    return tuple(spans) if begun < 0 else ()  # the entry of an extension comes last
+
+
+def _changes(code: bytes, mappings: str) -> Iterator[tuple[int, int | None]]:
+    """Each place where another source begins, and which one; None for a segment that names none."""
+    source, is_first, line_start = 0, True, 0
+    for group in mappings.split(";"):
+        segments = group.split(",") if group else []
+        fields = {text: decode_segment(text) for text in set(segments)}
+        moves = {text: found[0] if found else 0 for text, found in fields.items()}
+        changing = {text for text, found in fields.items() if len(found) < 4 or found[1]}
+        place, done = line_start, 0
+        for at, text in enumerate(segments):
+            if is_first or text in changing:
+                place += sum(map(moves.__getitem__, segments[done : at + 1]))
+                done, is_first = at + 1, False
+                found = fields[text]
+                source += found[1] if len(found) > 3 else 0
+                yield place, source if len(found) > 3 else None
+        line_start = code.find(b"\n", line_start) + 1
+
+
+def _before_opening(code: bytes, start: int, end: int) -> int:
+    found = _OPENING.search(code, max(start, end - _LONGEST_OPENING), end)
+    return found.start() if found else end
