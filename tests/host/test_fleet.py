@@ -57,7 +57,7 @@ def carried(folder: Path, ledger: str) -> dict[str, int]:
     return {item["name"]: item["carries"] for item in answer["result"]["workers"] if item["alive"]}
 
 
-def test_workers_carry_what_the_host_takes_in_and_hand_it_over(
+def test_workers_carry_what_the_host_takes_in_hand_it_over_and_are_shown(
     tmp_path: Path, fleet: list[HostProcess], ledger: str
 ) -> None:
     api, one, two = fleet
@@ -75,6 +75,13 @@ def test_workers_carry_what_the_host_takes_in_and_hand_it_over(
     assert one.said["name"] not in carried(tmp_path, ledger)
     # What a process tells of itself is there with its next beat.
     until(lambda: "2 processes, 1 of them serve callers" in api.client.get("/host/v1/health").text)
+    with httpx.Client(base_url=api.said["url"], timeout=30) as visitor:
+        assert visitor.post("/login", data={"key": KEY}).status_code == 303
+        page = visitor.get("/fleet").text
+    living, told = page.split('aria-label="Events"')
+    assert api.said["name"] in living and two.said["name"] in living and "this one" in living
+    assert one.said["name"] not in living, "it has handed over what it carried"
+    assert one.said["name"] in told and '<td data-label="What">left</td>' in told
 
 
 def test_a_worker_needs_a_ledger_that_is_shared(tmp_path: Path) -> None:
@@ -119,14 +126,3 @@ def test_migrate_makes_a_new_ledger_ready(tmp_path: Path) -> None:
     command(tmp_path, "migrate", "--database", ledger)
     _, after = command(tmp_path, "migrate", "--check", "--database", ledger)
     assert after["result"]["found"]["schema"] > 0 and not after["result"]["found"]["tables"]
-
-
-def test_the_console_shows_who_shares_the_ledger(fleet: list[HostProcess]) -> None:
-    api, left, other = fleet
-    with httpx.Client(base_url=api.said["url"], timeout=30) as visitor:
-        assert visitor.post("/login", data={"key": KEY}).status_code == 303
-        page = visitor.get("/fleet").text
-    living, told = page.split('aria-label="Events"')
-    assert api.said["name"] in living and other.said["name"] in living and "this one" in living
-    assert left.said["name"] not in living, "it has handed over what it carried"
-    assert left.said["name"] in told and '<td data-label="What">left</td>' in told
