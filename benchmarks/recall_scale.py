@@ -1,7 +1,8 @@
 """What a session costs as it grows: questions, memory for a fact, ingest, resume; beside other engines.
 
 The facts are talk and prose made from a seed: 30,000 words as unevenly frequent as a language's, lines of 6 to 20
-words, forty lines under a heading with a date. Questions hold six words, one name and one month. Times are processor
+words, forty lines under a heading with a date. Every third word is English, so that synonyms and related words find
+something. Questions hold six words, one name and one month. Times are processor
 time, so that a busy machine counts little, and a question's is the best of three. `FORESTAY_BENCH_FACTS` takes other
 sizes, apart by commas.
 
@@ -26,6 +27,7 @@ from benchmarks import alternatives, engines
 from benchmarks.engines import memory
 from benchmarks.measure import duration, percentile
 from benchmarks.retrieval import Row, take
+from forestay.models.related_words import TABLE
 from forestay.relay import Relay, Warm, rank
 from forestay.relay.facts import batches
 from forestay.relay.ranking import Terms
@@ -46,8 +48,13 @@ class Writer:
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
-        self._words = ["".join(letters) for letters in itertools.islice(itertools.product(*_SYLLABLES), 30_000)]
-        self._rng.shuffle(self._words)
+        made = ["".join(letters) for letters in itertools.islice(itertools.product(*_SYLLABLES), 30_000)]
+        english = [line.partition(" ")[0] for line in TABLE.read_text("utf-8").splitlines()[1:]]
+        self._rng.shuffle(made)
+        self._rng.shuffle(english)
+        for place, word in zip(range(0, len(made), 3), english, strict=False):
+            made[place] = word
+        self._words = made
         self._weights = list(accumulate(1 / (place + 1) for place in range(len(self._words))))
 
     def _some(self, count: int) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 TABLE = Path(__file__).with_name("related_words.txt")
 _NEAREST = 9
-_KEPT = 4096  # words
+_KEPT = 512  # words
 
 
 @cache

@@ -28,6 +28,7 @@ from forestay.relay.warm import INGEST, Warm
 
 CANDIDATES = 200
 _QUERY_TERMS = 48
+_OTHER_TERMS = 48
 _RECENCY_FLOOR = 0.5
 _GRAPH_SHARE = 0.3
 _GRAPH_MOST = 0.5
@@ -92,6 +93,7 @@ def others_of(warm: Warm, query: Mapping[str, float], text: str, terms: Terms = 
     """The words that can stand for those of `query`, are near to them, or that an answer to `text` is likely to hold.
 
     Each of them gains as much as a word that is as common as its family: a rare synonym says no more than the others.
+    Of many the ones that gain most are kept.
     """
     found: dict[str, float] = {}
 
@@ -110,7 +112,10 @@ def others_of(warm: Warm, query: Mapping[str, float], text: str, terms: Terms = 
             join(related(word), _RELATED * weight, word)
     for family in answering(text) if terms.synonyms else ():
         join(_wholly(family), _ANSWER)
-    return found
+    if len(found) <= _OTHER_TERMS:
+        return found
+    best = sorted(found, key=lambda word: (-found[word] * warm.index.idf(word), word))
+    return {word: found[word] for word in best[:_OTHER_TERMS]}
 
 
 def _wholly(family: Iterable[str]) -> Iterable[tuple[str, float]]:
