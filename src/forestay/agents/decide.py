@@ -44,7 +44,7 @@ from forestay.models import Message, ToolCall, Usage
 from forestay.tools import Tool
 
 CALLER = "caller"
-"""The source of tools that whoever started the invocation makes itself (A6)."""
+"""The source of tools that the caller of the invocation performs itself (A6)."""
 DEFAULT_THRESHOLD = 0.7  # OpenWOP RFC 0002 §F
 
 

@@ -21,7 +21,7 @@ _NODE = {"typeId": "vendor.kit.node", "version": "1.0.0", "category": "data", "r
 
 
 def _hinted(kind: str, **more: str) -> dict[str, Any]:
-    """A text with a hint for whoever draws a form of it (RFC 0066)."""
+    """A text with a hint for a front end that draws a form of it (RFC 0066)."""
     return {"type": "string", "x-openwop-form": {"kind": kind, **more}}
 
 

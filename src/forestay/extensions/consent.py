@@ -1,6 +1,6 @@
 """Asking a person about a capability: once, with the consequences said, and remembered as they wish (D6).
 
-Q1  While a question is open, whoever needs the same capability of the same extension for the same resource waits for
+Q1  While a question is open, a call that needs the same capability of the same extension for the same resource waits for
     the same answer. A call about another resource waits too, and is asked about when the answer does not cover it.
 Q2  An answer is learnt before the call that asked goes on: for this call, for the session, or on the ledger.
 Q3  While a person is asked, the extension's own time does not run: a deadline is never somebody else's patience.
@@ -73,7 +73,7 @@ class Consent(Protocol):
 
 
 class Holder(Protocol):
-    """Whoever has the policy in force, and learns decisions into it."""
+    """Has the policy in force, and adds decisions to it."""
 
     policy: Policy
 
@@ -142,7 +142,7 @@ class Questions:
             future.set_result(answer)
             return answer
         except BaseException as error:
-            gone = Problem("cancelled", "Whoever asked went away before there was an answer.")
+            gone = Problem("cancelled", "The caller went away before there was an answer.")
             future.set_exception(error if isinstance(error, Exception) else gone)
             future.exception()
             raise

@@ -69,7 +69,7 @@ class _Before(_Plain):
 
 
 class _ToolCall(_Before):
-    """May change the input in place, and may block; whoever fails blocks."""
+    """May change the input in place, and may block; a handler that fails blocks."""
 
     fails_closed = True
 

@@ -31,7 +31,7 @@ class CallKeeper(Protocol):
 
 
 def kind_of(call: HostCall, capability: str, *, streams: bool) -> Kind | None:
-    """What a call is to whoever begins its work again; None: it may be made as often as it is."""
+    """What identifies a call when its work begins again; None: the call may be repeated."""
     operation = call.params.get("op")
     if call.method == "ui":
         return "answer" if operation in DIALOGS else None

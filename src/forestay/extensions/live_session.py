@@ -4,7 +4,7 @@ What replaces a session, moves in it or chooses for it, and has to be told, is `
 
 S1  What an extension changes is kept before its call is answered.
 S2  A turn that an extension wants is a wish of the session; an abort, an end and a reload are kept in `requests` for
-    whoever runs an agent. `asked` is set then.
+    the caller that runs an agent. `asked` is set then.
 S3  Extensions live in one session at a time; one that was left is opened again by its id.
 S4  A request that has a `place` changes the session once, however often it is made.
 """

@@ -1,7 +1,7 @@
 """The extension event loop (Pi §1A.4.5): a state machine that decides what runs next and does nothing else.
 
     I1  single macrotask: a step yields at most one macrotask.
-    I2  microtask fixpoint: whoever runs a macrotask drains the microtasks before the next step (`Isolate.tick`).
+    I2  microtask fixpoint: the step that runs a macrotask drains the microtasks before the next step (`Isolate.tick`).
     I3  stable timers: timers with equal deadlines fire in the order in which they were armed.
     I4  no re-entrancy: what arrives is queued; nothing runs until the next step.
     I5  total order: every queued macrotask has its own `seq`, and macrotasks run in the order of `seq`.

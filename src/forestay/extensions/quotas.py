@@ -1,4 +1,4 @@
-"""What one extension may use of the host, counted; whoever passes a quota is stopped with a Problem that names it.
+"""What one extension may use of the host, counted. One that passes a quota is stopped with a Problem that names it.
 
 Q1  Each extension has its own counts: one that is stopped takes nothing from another.
 Q2  Bytes are counted over a day that begins with the first of them; what a session keeps is counted as long as it is

@@ -45,7 +45,7 @@ class Count:
 
 
 class Repeats:
-    """The repeats of one extension; whoever uses it holds a lock."""
+    """The repeats of one extension; the caller holds a lock."""
 
     def __init__(self, now_ms: int) -> None:
         self._full = 0.0  # an extension's first calls are not asked about here

@@ -208,7 +208,7 @@ def _bubblewrap(
 
 
 def _sealed(data: bytes) -> int:
-    """An unnamed file with `data`, read from its start by whoever inherits it."""
+    """An unnamed file with `data`, read from its start by the process that inherits it."""
     descriptor = os.memfd_create("forestay-launch") if hasattr(os, "memfd_create") else _unnamed()
     with open(descriptor, "wb", closefd=False) as file:
         file.write(data)

@@ -1,6 +1,6 @@
 """Something empty in a protected place where nothing is yet, for as long as programs run that could make it.
 
-A program's sandbox mounts over it. Taken away, the mount would go with it, so whoever relies on one shares a lock, and
+A program's sandbox mounts over it. Taken away, the mount would go with it, so each user of one shares a lock, and
 the last one to let go removes it. Its time of change, the beginning of 1970, tells it from a person's own empty file.
 """
 

@@ -246,7 +246,7 @@ class VmDriver:
             return await result
 
     async def close(self) -> None:
-        """Stop: whoever waits is told, the thread ends, the VM's memory is given back."""
+        """Stop: tell the waiting callers, end the thread, and give the VM's memory back."""
         if self._closed:
             return
         self._leave_round()
@@ -434,7 +434,7 @@ class VmDriver:
         await future
 
     def answer_sync(self, request: bytes) -> bytes:
-        """A synchronous host call, on the owner's thread, which waits, no longer than whoever asked the extension."""
+        """Make a synchronous host call on the owner's thread, which waits no longer than the extension's caller."""
         asked = said.read_sync(request)
         if asked.number <= self._last_sync:
             raise EngineTrap("engine", f"the call id {asked.number} was used before")

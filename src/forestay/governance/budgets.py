@@ -73,7 +73,7 @@ class Spent(msgspec.Struct):
 
 
 class _Wanted(msgspec.Struct, frozen=True):
-    """What a call needs, whoever makes it."""
+    """What a call needs, from every kind of caller."""
 
     id: str
     reserve: Callable[[Sequence[Account]], Reservation | Short]

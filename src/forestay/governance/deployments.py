@@ -243,7 +243,7 @@ class Deployments:
             raise Problem("eval_gate_unmet", message, evalRunId=wanted.eval_run_id)
 
     async def _apply(self, ctx: Execution, agent_id: str, wanted: Transition, approved: str | None) -> Change:
-        """Make the change once, and give it back to whoever comes again (M2)."""
+        """Make the change once, and give the same answer to a repeated request (M2)."""
         identity = ctx.identity("transition", "deployment")
 
         async def make() -> Any:

@@ -7,7 +7,7 @@ Invariants:
 - E3  Events and summary hold no content: a task's output stays in its child.
 - E4  A task has the tools and the memory of its fixtures and no others; live-shadow alone runs with the live ones.
 - E5  An evaluation is of one version of an agent, which is fixed when it is asked for.
-- E6  A live-shadow score is given to whoever watches the version that it is of.
+- E6  A live-shadow score goes to the watcher of its version.
 """
 
 from __future__ import annotations

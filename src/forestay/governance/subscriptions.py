@@ -158,7 +158,7 @@ class Subscriptions:
         return await self._move(tenant, subscription_id, "active", None)
 
     async def found(self, tenant: str, subscription_id: str, *, working: bool) -> None:
-        """Its source was found working, or not: it is active, or `failed`. Whoever paused it meanwhile is right."""
+        """Its source was found working, or not: it is active, or `failed`. A pause that came meanwhile stays."""
         known = await self.get(tenant, subscription_id)
         if known.state in ("active", "failed") and known.state != ("active" if working else "failed"):
             await self._move(tenant, subscription_id, "active" if working else "failed", None)

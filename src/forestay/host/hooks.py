@@ -55,7 +55,7 @@ class SuiteHooks:
         return any(map(self._listens, events))
 
     def _listens(self, event: str) -> bool:
-        if event in ("agent_start", "agent_end"):  # the session follows these, whoever listens
+        if event in ("agent_start", "agent_end"):  # the session follows these even when no extension listens
             return True
         if event == "input" and self._ctx.inputs.get("sessionId"):
             return True

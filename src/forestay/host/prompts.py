@@ -1,4 +1,4 @@
-"""Questions of extensions as interrupts of a run: an extension asks, the run waits, whoever answers wakes both.
+"""Questions of extensions as interrupts of a run: an extension asks, the run waits, the answer wakes both.
 
 W1  What an extension does for a node goes on while the node is parked: its host call waits in this process, and the
     node, executed again with the answer, finds the work where it stood. Nothing is done twice.
@@ -191,7 +191,7 @@ class Prompts:
         return None
 
     async def _put(self, ctx: Execution, place: str, asked: _Asked, about: dict[str, Any], *, marks: bool) -> None:
-        """Ask the question as an interrupt, and hand its answer to whoever waits."""
+        """Ask the question as an interrupt, and hand its answer to the waiting caller."""
         inquiry = asked.inquiry
         key = f"{place}{inquiry.name}:{asked.number}"
         data = inquiry.shown(key, about)

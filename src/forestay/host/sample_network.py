@@ -67,7 +67,7 @@ class SampleNetwork:
                 writer.write(b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)
                 await writer.drain()
         except (TimeoutError, OSError, IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever sent this gets no answer
+            pass  # the sender gets no answer
         finally:
             writer.close()
 

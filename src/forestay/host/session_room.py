@@ -1,4 +1,4 @@
-"""What extensions show and ask in one session, as plain data for whoever serves it: a browser, another front end.
+"""What extensions show and ask in one session, as plain data for a front end: a browser, another program.
 
 L1  Everything is text without control characters, cut to so many characters and lines, and carries the name of its
     extension. There are only so many places, notices and dialogs of one extension.

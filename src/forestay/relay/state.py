@@ -79,7 +79,7 @@ async def take_in(
 ) -> tuple[str, bytes | None]:
     """Write an export's records into `ledger`, whole or not at all; the session's id and what its key derives from.
 
-    Whoever knows the passphrase may have written anything: what cannot be folded, or is not admitted, is not taken in.
+    A holder of the passphrase may have written anything: what cannot be folded, or is not admitted, is not taken in.
     """
     header, payload = read_header(data)
     from cryptography.exceptions import InvalidTag

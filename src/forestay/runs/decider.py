@@ -329,7 +329,7 @@ def _out_of_time(state: RunState, now: int) -> list[Event]:
 
 
 def _spent(state: RunState, now: int, budget: spending.RunBudget) -> list[Event]:
-    """What follows from what the run used; a hard ceiling that was met ends it, whoever told it first (B3)."""
+    """What follows from what the run used; a hard ceiling that was met ends it, in whatever order it was told (B3)."""
     if told := spending.following(budget, resting=not state.executing):
         return [Event(*item) for item in told]
     if not budget.stops or not budget.exhausted:

@@ -158,7 +158,7 @@ class Engine:
 
     @property
     def next_owner(self) -> str:
-        """Who carries a run that is made now: this engine, or, where others can, whoever has room for it."""
+        """Who carries a run that is made now: this engine, or, where others can, the one that has room for it."""
         return NOBODY if self.leases.shared and self.room <= 0 else self.instance
 
     # Finding work

@@ -3,7 +3,7 @@
 - F1  What is written is what pi reads: the header first, every entry with its id, its parent and its time.
 - F2  What is read is checked: ids are unique, and each parent stands before its children. An entry of a kind that is
       not known here is kept as it is.
-- F3  A last line that breaks off is left out, as pi does: whoever wrote it was stopped. Any other is a Problem.
+- F3  A last line that breaks off is left out, as pi does: its writer was stopped. Any other is a Problem.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`/forms/{subscriptionId}`: the page of a form subscription, for people who have no key (OpenWOP RFC 0083).
 
 - Y3  Everything that is not ours is escaped, and the page runs no script and is shown in no frame.
-- Y4  A form takes so many events in a time, whoever sends them.
+- Y4  A form takes so many events in a time, from all senders together.
 - Y5  An address without a form says nothing of what else there is.
 """
 

@@ -9,7 +9,7 @@ Invariants:
 - G5  A client that does not take its answer in time loses its connection.
 - G6  Refusing costs little: what a refused client still sends is thrown away. It is listened to for as long as a body
       may take, and silence ends that in a moment.
-- G7  A request means one thing to us and to whoever passes it on (RFC 9112): a version that we speak, one host, one
+- G7  A request means one thing to us and to every proxy before us (RFC 9112): a version that we speak, one host, one
       length or chunks and nothing else. One that asks for another protocol is answered in this one, body and all.
 - G8  An answer reaches the client that is still sending its body: a connection that is to end is closed when the body
       is there, because closing earlier resets it and takes the answer with it.

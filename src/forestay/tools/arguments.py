@@ -1,6 +1,6 @@
 """A tool's arguments, converted as pi converts them, then validated (Pi P10, P15).
 
-Models write "4" where a number belongs. Every call of a tool passes through `fitted`, whoever makes it, so that all
+Models write "4" where a number belongs. Every call of a tool passes through `fitted`, so that all
 accept and refuse the same. A schema that was built with TypeBox converts in two steps, as in pi: TypeBox's own
 conversions, then those of plain JSON Schema.
 

@@ -1,4 +1,4 @@
-"""The process that builds: one extension after the other, until whoever started it is gone (K3, K4)."""
+"""The process that builds: one extension after the other, until its parent is gone (K3, K4)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _answer(order: Order) -> Built:
 
 
 def _orders(into: SimpleQueue[Order]) -> None:
-    """Read orders until whoever gives them is gone; then nothing here is of use any more (K3)."""
+    """Read orders until the parent is gone; then nothing here is of use any more (K3)."""
     for line in sys.stdin.buffer:
         into.put(msgspec.json.decode(line, type=Order))
     os.killpg(os.getpid(), signal.SIGKILL)

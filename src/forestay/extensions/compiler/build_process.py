@@ -71,7 +71,7 @@ class Child:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
-        with self._talking:  # whoever waits for an answer has heard that there is none
+        with self._talking:  # waiting callers have heard that there is no answer
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe is not None:
                     with suppress(OSError):
@@ -96,7 +96,7 @@ class Workshop:
         try:
             with outside_work(loop):
                 built = await asyncio.wait_for(asyncio.to_thread(child.build, path), seconds)
-        except BaseException as error:  # given up: by the deadline, by whoever waited, or by the child itself (K2)
+        except BaseException as error:  # given up: by the deadline, by its caller, or by the child itself (K2)
             child.kill()
             if isinstance(error, TimeoutError):
                 raise _too_slow(path, seconds) from None

@@ -139,7 +139,7 @@ class ComponentGuest(Guest):
     def _begun(self, task: asyncio.Task[ComponentDriver]) -> None:
         self._loading = None
         if not task.cancelled():
-            task.exception()  # whoever waits has it
+            task.exception()  # the waiting caller has it
 
     async def _begin(self) -> ComponentDriver:
         """A new instance that has run `init`."""

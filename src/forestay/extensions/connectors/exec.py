@@ -166,7 +166,7 @@ class ExecConnector:
         said = (stderr or stdout)[-4096:].decode("utf-8", "replace")  # a shell may have joined the two
         note = self.sandbox.explains(outcome["code"], said, limits)
         if note:
-            # Said where whoever reads the error will look: the extension, its model, its user, and the evidence.
+            # Said where a reader of the error looks: the extension, its model, its user, and the evidence.
             output["note"] = call.facts["note"] = note
             told = f"[{note}]\n".encode()
             stderr += told if not stderr or stderr.endswith(b"\n") else b"\n" + told

@@ -434,7 +434,7 @@ def _covered(root: Root, items: Sequence[Root]) -> bool:
 
 
 def _pinned(root: Root, items: Sequence[Root], kept: Kept | None) -> Root:
-    """The root, held to what it is now when whoever may write around it could put something else in its place."""
+    """The root, held to what it is now where a program that may write around it could replace it."""
     around = any(other.writable and _beneath(root.real, other.real) for other in items)
     try:
         found = os.stat(root.real)  # noqa: PTH116 - as everywhere here, paths are text

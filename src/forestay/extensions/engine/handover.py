@@ -33,7 +33,7 @@ _PAGES = 4
 _LINE = 64  # words of different owners lie in different cache lines
 _CALIBRATION = 2_000
 _PERIOD = 4095  # turns between two yields, less one: some 50 microseconds
-# The turns divide by one: that takes long, and leaves a core that is shared to whoever is waited for.
+# The turns divide by one: that takes long, and leaves a shared core to the thread that it waits for.
 _PROGRAM = f"""(module
   (import "forestay" "words" (memory {_PAGES} {_PAGES} shared))
   (import "forestay" "yield" (func $yield))

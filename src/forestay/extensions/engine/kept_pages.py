@@ -73,7 +73,7 @@ def keep(memory: Memory, runs: list[Run]) -> KeptPages | None:
         return None
     try:
         kept = KeptPages(memory, runs)
-    except OSError:  # no file left: whoever wants the pages copies them
+    except OSError:  # no file left: a VM that needs the pages copies them
         return None
     kept.share(memory)
     return kept

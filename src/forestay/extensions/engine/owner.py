@@ -218,7 +218,7 @@ class Owner:
                 result = work()
             except BaseException as error:  # noqa: BLE001 - the thread's outermost boundary: the loop gets it
                 result = error
-            with self._lock:  # whoever hears of the result finds the owner and its thread as they are then
+            with self._lock:  # a caller that sees the result also sees the owner's state of that moment
                 more = bool(self._pending)
                 if not more:
                     free()

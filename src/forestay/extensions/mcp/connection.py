@@ -2,7 +2,7 @@
 
 K1  A request that hears nothing for its time is cancelled, and the server is told. Progress starts the time again, up
     to a last moment that nothing moves.
-K2  A request is sent once. When the connection ends, whoever waits learns it at once, with the server's last words.
+K2  A request is sent once. When the connection ends, waiting callers learn it at once, with the server's last words.
 K3  What a server asks of the host (sampling, elicitation, roots) `ServerRequests` answers. Meanwhile the server's own
     time does not run.
 """

@@ -7,7 +7,7 @@ What a record must be able to lose is sealed under a key of the vault. Without t
 - V3  A key that was destroyed was overwritten before its file went. What the disk itself, a snapshot or a backup still
       holds of it is beyond the vault.
 - V4  `fresh` gives a key to one caller. Keys that nobody was given are no keys of the vault; those that a process which
-      died had made ahead are listed, so that whoever knows the used ones can destroy them.
+      died had made ahead are listed, so that a caller that knows the used ones can destroy them.
 """
 
 from __future__ import annotations

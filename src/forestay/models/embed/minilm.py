@@ -127,7 +127,7 @@ class MiniLM:
 
 
 def _numpy() -> Any:
-    """numpy, whose products run on one thread: for texts this short, several wait for each other most of the time.
+    """numpy, whose products run on one thread: an embedder in the background leaves the other cores to the host.
 
     What the caller set stays, and so do the threads of a numpy that was imported before.
     """

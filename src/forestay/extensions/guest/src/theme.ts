@@ -115,7 +115,7 @@ export function themeOf(told: any): Theme {
   return new Theme(front, back, environment.colorMode, { name: told.name, sourcePath: told.path ?? undefined });
 }
 
-// -- the theme in use: whoever holds it sees the next one as soon as it is chosen ---------------------------------------
+// -- the theme in use: its holders see the next one as soon as it is chosen ---------------------------------------
 
 let current: Theme | undefined;
 const inUse = (): any => current ?? (current = themeOf(environment.theme ?? { name: "dark", colors: DARK }));
