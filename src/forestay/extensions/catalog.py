@@ -1,4 +1,4 @@
-"""The catalog of a folder of extensions (`pi.ext.catalog.v1`, Pi §1C): what each is, where it comes from, and what it touches.
+"""The catalog of a folder of extensions (`pi.ext.catalog.v1`, Pi §1C): what each is, its origin, and what it touches.
 
 1. Identity is the canonical source key and the content checksum; two entries with one checksum are one extension.
 2. Everything is read from the text; nothing is executed.

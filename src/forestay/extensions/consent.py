@@ -1,7 +1,7 @@
 """Asking a person about a capability: once, with the consequences said, and remembered as they wish (D6).
 
-Q1  While a question is open, a call that needs the same capability of the same extension for the same resource waits for
-    the same answer. A call about another resource waits too, and is asked about when the answer does not cover it.
+Q1  While a question is open, a call that needs the same capability of the same extension for the same resource waits
+    for the same answer. A call about another resource waits too, and is asked about when the answer does not cover it.
 Q2  An answer is learnt before the call that asked goes on: for this call, for the session, or on the ledger.
 Q3  While a person is asked, the extension's own time does not run: a deadline is never somebody else's patience.
 Q4  A yes is for what was asked about: this path, this host, this tool (P16). A wider one is `everything`, said apart.

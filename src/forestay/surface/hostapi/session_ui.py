@@ -1,4 +1,4 @@
-"""`/host/v1/sessions/{sessionId}/ui`: what extensions show and ask in a session, for a front end that serves it to a person.
+"""`/host/v1/sessions/{sessionId}/ui`: what extensions show and ask in a session, for a front end.
 
 Who holds the stream open is there: `ctx.hasUI` is true for the extensions of that session, and their dialogs wait for
 an answer. Each event of the stream is the whole state, so a front end that draws the last one has missed nothing.
