@@ -1,7 +1,6 @@
 """Workflows that do what some of the contract's fixtures do, under the contract's ids. Only with the sample seams.
 
-A host that is tried needs them: whoever tries it starts them by id, and the three of memory can be told by nobody from
-outside. Documents of a folder (`up --workflows`) take precedence.
+A host that is tried needs them: the kit starts them by id, and the three of memory cannot be stored from outside. Documents of a folder (`up --workflows`) take precedence.
 """
 
 from __future__ import annotations

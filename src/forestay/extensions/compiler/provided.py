@@ -105,7 +105,7 @@ def _join(package: str, root: Path, into: Path) -> Path:
         raise Problem("compile_failed", f"{package} could not be joined.", reason=done.stderr[-400:])
     for file in into.iterdir():
         file.write_text(_SIDE_EFFECTS.sub("", _NAMESPACE.sub(_PURE, file.read_text())))
-    into.chmod(0o755)  # whoever may read the packages may read this
+    into.chmod(0o755)  # as readable as the packages themselves
     return into
 
 

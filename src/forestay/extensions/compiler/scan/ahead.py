@@ -1,7 +1,7 @@
 """The texts of one build read by two processes: a copy of this one takes half of them and hands back what they tell.
 
 A1  Reading is pure: what the copy tells is what this process would have found, so it is only taken into what is kept.
-    A copy that fails, or says nothing, costs time and nothing else: whoever asks reads the text.
+    A copy that fails, or says nothing, costs time and nothing else: this process reads the text then.
 A2  The copy ends when it has answered; when this process is interrupted, at once.
 A3  A process is only copied where no other thread of Python can hold a lock that the copy would wait for, or where the
     caller knows that none does (`may_copy`). The parser holds the interpreter, so a thread would not do instead.

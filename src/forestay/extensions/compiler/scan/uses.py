@@ -336,7 +336,7 @@ class _Uses:
             self._add(rules.PROXY if name == "Proxy" else rules.REFLECT, node, self.file.beginning(node.parent or node))
 
     def _reference(self, node: Node, rule: Rule = rules.EVAL_VARIABLE) -> None:
-        """`eval` or `require` handed on as a value: whoever gets it may call it with anything."""
+        """`eval` or `require` handed on as a value: its receiver may call it with anything."""
         parent = node.parent
         if parent is not None and parent.type in _HANDS_ON:
             call = parent.parent
