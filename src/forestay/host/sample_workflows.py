@@ -1,6 +1,7 @@
 """Workflows that do what some of the contract's fixtures do, under the contract's ids. Only with the sample seams.
 
-A host that is tried needs them: the kit starts them by id, and the three of memory cannot be stored from outside. Documents of a folder (`up --workflows`) take precedence.
+A host that is tried needs them: the kit starts them by id, and the three of memory cannot be stored from outside.
+Documents of a folder (`up --workflows`) take precedence.
 """
 
 from __future__ import annotations
