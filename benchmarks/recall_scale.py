@@ -27,7 +27,7 @@ from benchmarks import alternatives, engines
 from benchmarks.engines import memory
 from benchmarks.measure import duration, percentile
 from benchmarks.retrieval import Row, take
-from forestay.models.related_words import TABLE
+from forestay import models
 from forestay.relay import Relay, Warm, rank
 from forestay.relay.facts import batches
 from forestay.relay.ranking import Terms
@@ -40,6 +40,7 @@ _QUESTIONS = 100
 _TIMES = 3
 _NAMES = ("Mara", "Jonas", "Ingrid", "Tobias")
 _SYLLABLES = ("bcdfghklmnprstvw", "aeiou", "bdgklmnprst", "aeiou", "klmnrst")
+_ENGLISH = Path(models.__file__).with_name("related_words.txt")
 _MONTHS = ("January", "April", "May", "August", "November")
 
 
@@ -49,7 +50,7 @@ class Writer:
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
         made = ["".join(letters) for letters in itertools.islice(itertools.product(*_SYLLABLES), 30_000)]
-        english = [line.partition(" ")[0] for line in TABLE.read_text("utf-8").splitlines()[1:]]
+        english = [line.partition(" ")[0] for line in _ENGLISH.read_text("utf-8").splitlines()[1:]]
         self._rng.shuffle(made)
         self._rng.shuffle(english)
         for place, word in zip(range(0, len(made), 3), english, strict=False):

@@ -126,6 +126,7 @@ async def opened_suite(chosen: Chosen, record: Callable[[bytes], None] | None = 
                 model=connected,
                 deadline=chosen.deadline,
                 record=record,
+                building=ext_compile.build_line if person else None,
                 log_file=True,
                 data=data_folder(chosen.data),
                 sign_in_url=loaded.http.url + SIGNED_IN,

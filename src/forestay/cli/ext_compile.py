@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +16,9 @@ import typer
 from forestay.cli.command import Group
 from forestay.cli.data_folder import data_folder
 from forestay.cli.files import read_bytes
-from forestay.cli.output import Answer, note
-from forestay.kernel import Problem, SystemClock, canonical, iso
+from forestay.cli.output import Answer, choice, note
+from forestay.cli.terminal import attended
+from forestay.kernel import Problem, SystemClock, canonical, iso, one_line
 
 if TYPE_CHECKING:
     from forestay.extensions import ArtifactMeta, ScenarioResult, SetResult
@@ -28,16 +32,31 @@ Strict = Annotated[bool, typer.Option("--strict", help="A flagged API stops the 
 CorpusFolder = Annotated[Path, typer.Option("--corpus", help="The folder with the corpus lock.")]
 
 
+def build_line(name: str, step: str) -> None:
+    """Say on the last line of the terminal what a build does; without a step the line is taken away."""
+    text = f"compiling {one_line(name)}: {step} …" if step else ""
+    sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")
+    sys.stderr.flush()
+
+
 @app.command("check")
 def check(path: Extension, strict: Strict = False) -> Answer:
     """What an extension imports, needs and uses: its verdict, without running anything."""
     from forestay.extensions import compile_source, refusal, sources
 
-    metas = [compile_source(found)[0].meta for found in sources(path)]
+    told = build_line if attended() and choice().format == "human" else _unsaid
+    metas = []
+    for found in sources(path):
+        metas.append(compile_source(found, partial(told, found.entry_name))[0].meta)
+        told(found.entry_name, "")
     result = {"extensions": [described(meta) for meta in metas]}
     blocked = [meta for meta in metas if meta.forbidden_apis or (strict and meta.flagged_apis)]
     problem = refusal(blocked[0].forbidden_apis or blocked[0].flagged_apis) if blocked else None
     return Answer(result, human=(line for meta in metas for line in check_lines(meta)), problem=problem)
+
+
+def _unsaid(name: str, step: str) -> None:
+    """Nobody looks on."""
 
 
 @app.command("build")

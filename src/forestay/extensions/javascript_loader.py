@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from forestay.extensions.compiler.artifact import Artifact
@@ -31,7 +32,13 @@ class JavaScriptLoader:
     async def compile(self, entry: Path, refused: Refused) -> Artifact:
         """The artifact of an extension, from the cache or compiled now."""
         cache = default_cache(self._settings.data, refused)
-        return await workshop().build(entry, cache, seconds=self._settings.config.build_seconds)
+        seconds, building = self._settings.config.build_seconds, self._settings.building
+        if building is None:
+            return await workshop().build(entry, cache, seconds=seconds)
+        try:
+            return await workshop().build(entry, cache, seconds=seconds, told=partial(building, entry.name))
+        finally:
+            building(entry.name, "")
 
     def guest(
         self, artifact: Artifact, surroundings: Surroundings, calls: HostCalls, report: Report, refused: Refused

@@ -38,6 +38,8 @@ class Settings(msgspec.Struct, frozen=True):
     """Files and folders that a person trusts."""
     record: Callable[[bytes], None] | None = None
     """Hears a trace of each VM, for `forestay ext replay`."""
+    building: Callable[[str, str], None] | None = None
+    """Hears what a build does: the name of the extension and the step, which is empty when the build is over."""
     log_file: bool = False
     """Whether the evidence is also written as a log file (`pi.ext.log.v1`)."""
     data: Path | None = None

@@ -68,6 +68,15 @@ async def test_k1_a_child_builds_what_would_be_built_here_and_is_used_again(tmp_
     assert not _exists(children[0])
 
 
+async def test_k5_a_build_says_what_it_does_before_its_end(tmp_path: Path, place: Workshop) -> None:
+    cache, steps = Cache(tmp_path / "cache", Seal(b"key")), list[str]()
+    await place.build(source(tmp_path), cache, told=steps.append)
+    assert steps == ["joining its files", "reading 1 KB of code"]
+    await place.build(tmp_path / "small.ts", cache, told=steps.append)
+    assert len(steps) == 2, "what is cached is not built"
+    place.close()
+
+
 async def test_k1_what_is_cached_needs_no_child(tmp_path: Path, place: Workshop) -> None:
     cache, path = Cache(tmp_path / "cache", Seal(b"key")), source(tmp_path)
     build(path, cache=cache)

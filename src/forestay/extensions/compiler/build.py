@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from forestay.extensions.api_table import CAPABILITIES
@@ -56,15 +57,20 @@ def build(
     return compiled
 
 
-def compile_source(found: Source, *, may_copy: bool = False) -> tuple[Artifact, list[str]]:
+def compile_source(
+    found: Source, told: Callable[[str], None] = lambda words: None, *, may_copy: bool = False
+) -> tuple[Artifact, list[str]]:
     """The artifact of a source, blocked or not, and every path whose change could change it.
 
-    `may_copy` says that this process may be copied for half of the work though it has other threads (`scan/ahead.py`).
+    `told` hears what is done next. `may_copy` says that this process may be copied for half of the work though it has
+    other threads (`scan/ahead.py`).
     """
     if found.manifest.runtime == "wasm":
         return _component(found)
     check_entry(found.entry_name, found.entry.read_bytes(), _dialect(found.entry))
+    told("joining its files")
     bundled = bundle(found)
+    told(f"reading {len(bundled.code) // 1000 + 1:,} KB of code")
     read_all(bundled, may_copy=may_copy)
     verdict = check_bundle(bundled)
     inferred = infer(bundled.inputs, bundled.absent_packages)

@@ -1,4 +1,4 @@
-"""What a process that builds is told, and what it answers: one line of JSON each."""
+"""What a process that builds is told, what it tells while it works, and what it answers: one line of JSON each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ class Order(msgspec.Struct, frozen=True):
     path: str
 
 
-class Built(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, tag=True):
+    """What a build does now."""
+
+    words: str
+
+
+class Built(msgspec.Struct, frozen=True, tag=True):
     """What came of it: an artifact and the paths that it was made of, or the Problem that stopped the build."""
 
     artifact: Artifact | None = None

@@ -6,6 +6,7 @@ K2  A build has a deadline. When it passes, or nobody waits for the build any mo
     that it started, and the next build gets a new one.
 K3  A child ends with the process that started it, whatever it is doing.
 K4  A child hands over what it compiled and keeps nothing: only the host can seal what goes into the cache.
+K5  A build says what it does: the caller's loop hears each step before the build's end.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from forestay.extensions.compiler.artifact import Artifact, enforce
-from forestay.extensions.compiler.build_order import Built, Order
+from forestay.extensions.compiler.build_order import Built, Order, Step
 from forestay.extensions.compiler.cache import Cache
 from forestay.kernel import Problem, outside_work
 
@@ -50,7 +52,7 @@ class Child:
     def lives(self) -> bool:
         return self._process.poll() is None
 
-    def build(self, path: Path) -> Built:
+    def build(self, path: Path, told: Callable[[str], None] = lambda words: None) -> Built:
         """Wait for one build, on a thread; a child that ends before it answers is a Problem."""
         order = Order(str(path.absolute()))
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -59,12 +61,13 @@ class Child:
             try:
                 stdin.write(msgspec.json.encode(order) + b"\n")
                 stdin.flush()
-                line = stdout.readline()
+                while isinstance(said := _said(stdout.readline()), Step):
+                    told(said.words)
             except (OSError, ValueError):
-                line = b""
-        if not line:
+                said = None
+        if said is None:
             raise Problem("compile_failed", "The compiler ended before it answered.", at=Path(order.path).name)
-        return msgspec.json.decode(line, type=Built)
+        return said
 
     def kill(self) -> None:
         """End it, and the bundler that it started (K2)."""
@@ -85,8 +88,17 @@ class Workshop:
         self._idle: list[Child] = []
         self._lock = threading.Lock()
 
-    async def build(self, path: Path, cache: Cache | None, *, seconds: float = BUILD_SECONDS) -> Artifact:
-        """The artifact of the extension at `path`: as the cache has it, or built by a child (K1)."""
+    async def build(
+        self,
+        path: Path,
+        cache: Cache | None,
+        *,
+        seconds: float = BUILD_SECONDS,
+        told: Callable[[str], None] = lambda words: None,
+    ) -> Artifact:
+        """The artifact of the extension at `path`: as the cache has it, or built by a child (K1).
+
+        `told` hears the steps of a build (K5)."""
         found = cache.find(path) if cache is not None else None
         if found is not None:
             enforce(found)
@@ -95,7 +107,8 @@ class Workshop:
         child = self._take()
         try:
             with outside_work(loop):
-                built = await asyncio.wait_for(asyncio.to_thread(child.build, path), seconds)
+                work = asyncio.to_thread(child.build, path, lambda words: _tell(loop, told, words))
+                built = await asyncio.wait_for(work, seconds)
         except BaseException as error:  # given up: by the deadline, by its caller, or by the child itself (K2)
             child.kill()
             if isinstance(error, TimeoutError):
@@ -133,6 +146,16 @@ class Workshop:
                 self._idle.append(child)
                 return
         child.kill()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, told: Callable[[str], None], words: str) -> None:
+    with suppress(RuntimeError):  # the loop was closed: nobody waits for the build any more
+        loop.call_soon_threadsafe(told, words)
+
+
+def _said(line: bytes) -> Step | Built | None:
+    """A line of a child; None where it ended."""
+    return msgspec.json.decode(line, type=Step | Built) if line else None
 
 
 def _too_slow(path: Path, seconds: float) -> Problem:
