@@ -12,7 +12,7 @@ What time it is for the run: see `run_clock`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forestay.kernel import Append, Problem
@@ -60,7 +60,8 @@ _NOTHING = _Batch()
 
 
 class RunActor:
-    replays = False  # what is not on record is done
+    instead: Callable[[Execution, str, Callable[[], Any]], Awaitable[Any]] | None = None
+    """What a replay does in the place of an effect that is not on record."""
 
     def __init__(self, engine: Engine, state: RunState, owner: str | None = None) -> None:
         self.engine = engine

@@ -30,7 +30,7 @@ from forestay.runs.expressions import compile_expression
 from forestay.runs.mock_models import MockModels
 from forestay.runs.node_http import NodeHttp
 from forestay.runs.node_memory import NodeMemory
-from forestay.runs.outcome import Make, Outcome, Parked, Unrecorded, along
+from forestay.runs.outcome import Make, Outcome, Parked, along
 from forestay.runs.plan import passes
 from forestay.runs.ports import Caller, PromptSource, ToolSource
 from forestay.runs.spending import RunBudget
@@ -389,9 +389,7 @@ class Execution:
             await self.flush()
         token = _SCOPE.set(f"{_SCOPE.get()}{key}>")
         try:
-            if self._actor.replays:
-                raise Unrecorded(key)
-            made = fn()
+            made = fn() if self._actor.instead is None else self._actor.instead(self, key, fn)
             result = plain(await made if inspect.isawaitable(made) else made)
         finally:
             _SCOPE.reset(token)

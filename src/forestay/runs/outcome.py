@@ -47,10 +47,6 @@ class Parked(BaseException):
         self.outcome = outcome
 
 
-class Unrecorded(Exception):
-    """The code of a node that is replayed asked for something that the log does not have."""
-
-
 Make = Callable[[RunState], Outcome]
 """What is to be done in a run's turn, on its state as it is then."""
 

@@ -7,7 +7,9 @@ whether it refused is looked at: neither what it said nor anything that the node
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import copy
+import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -19,7 +21,6 @@ from forestay.runs.state import Event, RunState
 
 if TYPE_CHECKING:
     from forestay.runs.engine import Engine
-    from forestay.runs.ports import Ports
 
 REFUSAL = "replay.divergedAtRefusal"
 _PATIENCE = 300.0
@@ -42,14 +43,11 @@ class _Asking:
     """Stands where the run's actor stands, and lets one effect be performed; nothing is written."""
 
     def __init__(self, engine: Engine, state: RunState, wanted: str) -> None:
-        self.engine = engine
+        # Without the budgets' meter: it would write to accounts of a run that is not there yet.
+        self.engine = copy.copy(engine)
+        self.engine.ports = msgspec.structs.replace(engine.ports, governor=None)
         self.state = state
         self._wanted = wanted
-
-    @property
-    def ports(self) -> Ports:
-        """Without the budgets' meter: it would write to accounts of a run that is not there yet."""
-        return msgspec.structs.replace(self.engine.ports, governor=None)
 
     def now(self) -> int:
         return self.state.ts
@@ -57,13 +55,11 @@ class _Asking:
     def moment(self) -> int:
         return self.state.at
 
-    def new_id(self, prefix: str) -> str:
-        return self.engine.ids.new(prefix)
-
-    async def perform(self, execution: Execution, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
+    async def instead(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Any:
         if execution.named(key) != self._wanted:
             raise _Elsewhere(key)
-        raise _Answered(await fn())
+        made = fn()
+        raise _Answered(await made if inspect.isawaitable(made) else made)
 
     async def next_ended(self, node_id: str) -> str:
         raise _Elsewhere(node_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +14,7 @@ from forestay.runs.diff import VOLATILE, without_volatile
 from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution
 from forestay.runs.log import to_event
-from forestay.runs.outcome import Make, Parked, Unrecorded, completed, error_of
+from forestay.runs.outcome import Make, Parked, completed, error_of
 from forestay.runs.refusal import REFUSAL, answer_now, kind_of
 from forestay.runs.state import Event, RunState
 from forestay.runs.types import TERMINAL_EVENTS
@@ -29,10 +30,12 @@ _IGNORED = VOLATILE | {"delayMs"}
 _PATIENCE = 10.0
 
 
+class Unrecorded(Exception):
+    """The code of a node that is replayed asked for something that the log does not have."""
+
+
 class _Replayer:
     """Stands where the run's actor stands, and gives out only what is on record."""
-
-    replays = True
 
     def __init__(self, engine: Engine, state: RunState) -> None:
         self.engine = engine
@@ -43,6 +46,9 @@ class _Replayer:
 
     def moment(self) -> int:
         return self.state.at
+
+    async def instead(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Any:
+        raise Unrecorded(key)
 
     async def next_ended(self, node_id: str) -> str:
         raise Unrecorded(node_id)

@@ -50,7 +50,7 @@ def test_pinned_versions_carry_no_address():
 # Events of pi 1.5.0; the scenarios are played against the versions that `corpus/locks` pin.
 NEWER = {
     "session_info_changed", "session_compact_failed", "context_with_system", "agent_settled", "ui_prompt_start",
-    "ui_prompt_end",
+    "ui_prompt_end", "mcp_servers_change", "agent_before_settle", "provider_stream_event",
 }  # fmt: skip
 
 

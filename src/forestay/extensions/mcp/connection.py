@@ -195,7 +195,7 @@ class Connection:
             async with RequestTime(seconds, self._waits) as wait:
                 return await session.send_request(request, answer, progress_callback=wait.heard)
         except MCPError as error:
-            if not self.usable or (error.code, str(error)) == (types.CONNECTION_CLOSED, "Connection closed"):
+            if not self.usable or _is_end(error):
                 raise self._problem(error, what) from error
             words = spelled(str(error))[:2000]
             raise Problem("tool_failed", words or f"{what} failed.", server=self._name, code=error.code) from error
@@ -231,8 +231,15 @@ class Connection:
         if isinstance(error, ValidationError):
             told = f"The MCP server {self._name} gave an answer to {what} that the protocol does not know."
             return Problem("server_failed", told, server=self._name, **words)
+        if _is_end(error):
+            return Problem("server_failed", f"The MCP server {self._name} ended.", server=self._name, **words)
         reason = f": {spelled(str(error) or type(error).__name__)[:500]}" if error is not None else ""
         return Problem("server_failed", f"The MCP server {self._name} failed at {what}{reason}.", **words)
+
+
+def _is_end(error: BaseException | None) -> bool:
+    """Whether the protocol's package tells that the connection is gone, and no answer of the server."""
+    return isinstance(error, MCPError) and (error.code, str(error)) == (types.CONNECTION_CLOSED, "Connection closed")
 
 
 def _settle(opened: asyncio.Future[None], problem: Problem | None) -> None:
