@@ -45,8 +45,8 @@ def _report(found: list[tuple[Bar, Answer]]) -> list[str]:
         "",
         "Written by `make bars`: the figures that the project has set itself. `before` is what 0.1 gave on the machine "
         "of its day, which may have been slower or faster than this one: only the same machine makes the two a ratio; "
-        "`the limit` is what the disk, the engine or the interpreter would allow on this machine, measured in the same run; `distance` is how "
-        "many times better the limit is.",
+        "`the limit` is what the disk, the engine or the interpreter would allow on this machine, measured in the same "
+        "run; `distance` is how many times better the limit is.",
         "",
         f"{datetime.now(UTC):%Y-%m-%d}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}, load {os.getloadavg()[2]:.1f}",
