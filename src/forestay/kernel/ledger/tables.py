@@ -210,8 +210,10 @@ def head(db: Database, stream: str) -> Head:
 
 
 def streams(db: Database, prefix: str, after: str, limit: int) -> dict[str, Head]:
+    """The streams that hold records: one that was only looked at, or whose first append was refused, has a row too."""
     rows = db.execute(
-        "SELECT name, head, hash FROM streams WHERE name >= ? AND name < ? AND name > ? ORDER BY name LIMIT ?",
+        "SELECT name, head, hash FROM streams WHERE name >= ? AND name < ? AND name > ? AND head >= 0 "
+        "ORDER BY name LIMIT ?",
         (prefix, prefix + _BEHIND, after, limit),
     )
     return {name: Head(seq, digest.hex()) for name, seq, digest in rows}
