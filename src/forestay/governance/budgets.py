@@ -154,19 +154,15 @@ class Budgets:
         async with self._held(ctx, wanted, agent_id, along) as hold:
             yield hold
 
-    @contextlib.asynccontextmanager
-    async def tool_call(self, ctx: Execution, key: str, agent_id: str | None = None) -> AsyncIterator[None]:
-        """Charge a call of a tool, which counts whatever becomes of it, and counts once (B6). It is on record when the
-        block is left, together with what that writes."""
+    async def tool_call(self, ctx: Execution, key: str, agent_id: str | None = None) -> None:
+        """Charge a call of a tool, which counts whatever becomes of it, and counts once. It is on record before what
+        the run says next, and so before the call begins (B6)."""
         if await ctx.budget() is None and not self._drawn_on(ctx.workflow_id, agent_id):
-            yield
             return
         one: dict[Dimension, int] = {"toolCalls": 1}
         wanted = _Wanted(ctx.identity(key, "budget"), lambda accounts: fit(accounts, one), once=True)
-        async with self._held(ctx, wanted, agent_id, ctx.along):
-            yield
-            if ctx.appends:
-                await ctx.flush()
+        async with self._held(ctx, wanted, agent_id, None):
+            pass
 
     def used(self, model: str, input_tokens: int, output_tokens: int) -> dict[Dimension, int]:
         """What a call used, with its cost where the operator gave the model a price."""

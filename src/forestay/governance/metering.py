@@ -107,7 +107,7 @@ class MeteredModel:
 
 
 class MeteredGate:
-    """A tool gate that charges each call; that goes to disk with what policy decided about it."""
+    """A tool gate that charges each call before policy decides about it."""
 
     def __init__(self, gate: Gate, budgets: Budgets, ctx: Execution, agent_id: str) -> None:
         self._gate = gate
@@ -116,5 +116,5 @@ class MeteredGate:
         self._agent_id = agent_id
 
     async def decide(self, tool: Tool, arguments: dict[str, Any]) -> Decision:
-        async with self._budgets.tool_call(self._ctx, f"{self._ctx.place}tool", self._agent_id):
-            return await self._gate.decide(tool, arguments)
+        await self._budgets.tool_call(self._ctx, f"{self._ctx.place}tool", self._agent_id)
+        return await self._gate.decide(tool, arguments)
