@@ -30,8 +30,7 @@ from forestay.extensions.connectors.paths import Roots
 from forestay.extensions.consent import Consent, Questions
 from forestay.extensions.evidence import Evidence, weighed_params
 from forestay.extensions.grants import Grants
-from forestay.extensions.host_call import CallRecords, PendingCall, Subject
-from forestay.extensions.kept_call import CallKeeper, Kind, kind_of
+from forestay.extensions.host_call import CallKeeper, CallRecords, Kind, PendingCall, Subject, kind_of
 from forestay.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
 from forestay.extensions.quotas import Quotas
 from forestay.extensions.result_stream import ResultStream, own_thread

@@ -35,7 +35,7 @@ from forestay.extensions.evidence import Correlation, Event, Evidence, LogFile
 from forestay.extensions.grants import Grants, about, checked, fold, granted_folders, policy_of, with_standing
 from forestay.extensions.guests import Failure, Guest, Make, Member
 from forestay.extensions.hooks import Hooks
-from forestay.extensions.host_call import Subject
+from forestay.extensions.host_call import CallKeeper, Subject
 from forestay.extensions.inventory import (
     CommandLine,
     commands_of,
@@ -48,7 +48,6 @@ from forestay.extensions.inventory import (
     unknown_tool,
 )
 from forestay.extensions.javascript_loader import JavaScriptLoader
-from forestay.extensions.kept_call import CallKeeper
 from forestay.extensions.live_session import LiveSession
 from forestay.extensions.mcp.loader import ServerLoader
 from forestay.extensions.mcp.pins import Pins, ServerStanding

@@ -99,7 +99,7 @@ class Runner:
         seen = line.asked
         self._watching = True  # first this, then a look at the queue: nothing can be given unseen between the two
         if answered or self._given.empty():
-            line.answer_and_watch(watcher, seen, answered, found.turns(LINGERING) if self._lingers else 1)
+            line.answer_and_watch(watcher, seen, answered, self._attention.lingering if self._lingers else 1)
         self._watching = False
         found.put(watcher)
         return self._given.get()
@@ -112,6 +112,7 @@ class Attention:
         self.words = words
         self.watcher = None if words is None else words.watcher()
         self.turns = 0 if words is None else words.turns(ATTENTION)
+        self.lingering = 0 if words is None else words.turns(LINGERING)
         self.working = 0  # owners whose results it waits for
         self.streak = 0
         self._ready = getattr(loop, "_ready", ())  # asyncio's own loop lets itself be looked at; others do not
