@@ -16,8 +16,7 @@ import msgspec
 
 from forestay.kernel import Problem
 from forestay.models import MESSAGE_TOKENS, OPENING_TOKENS, Message, Model, ToolSpec, message_tokens, tool_tokens
-from forestay.relay.continuation import ANCHOR, LEAST_ANCHOR
-from forestay.relay.progress import Structure, continuation_prompt
+from forestay.relay.continuation import ANCHOR, LEAST_ANCHOR, Structure, continuation_prompt
 from forestay.relay.types import SessionConfig
 from forestay.relay.warm import Warm
 
