@@ -19,9 +19,9 @@ from forestay.extensions.engine.bytecode import KeptBytecode, compile_module
 from forestay.extensions.engine.image import base_image, image_digest
 from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.pool import Key, Loaded, Pool
-from forestay.extensions.guests import Guest, Report
+from forestay.extensions.guests import Guest, Report, tool_outcome
 from forestay.extensions.isolate import Frozen, Isolate, Program, RealInputs, VmInputs
-from forestay.extensions.outcomes import COLUMNS, HookOutcome, Surroundings, ToolOutcome, tool_outcome
+from forestay.extensions.outcomes import COLUMNS, HookOutcome, Surroundings, ToolOutcome
 from forestay.extensions.problems import thrown_problem
 from forestay.extensions.protocol import HostCalls
 from forestay.extensions.registry import Registrations
