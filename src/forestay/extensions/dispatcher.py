@@ -89,11 +89,6 @@ class Dispatcher:
         except RuntimeError:
             pass
 
-    @property
-    def policy(self) -> Policy:
-        """The policy in force."""
-        return self.authority.policy
-
     def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> None:
         """A decision that holds as long as this dispatcher, whatever the ledger says later."""
         self.authority.learn(subject, effect, grant)
@@ -208,7 +203,7 @@ class Dispatcher:
 
     def may(self, extension: str, capability: str) -> bool:
         """Whether policy would not refuse this outright at this moment. Nothing is recorded."""
-        return self.policy.decide(Request(extension, capability)).effect != "deny"
+        return self.authority.policy.decide(Request(extension, capability)).effect != "deny"
 
     def cancel(self, call_id: str) -> None:
         pending = self._running.get(call_id)

@@ -200,7 +200,7 @@ class Extensions:
     @property
     def asks(self) -> bool:
         """Whether some extension's call may have to wait for a person."""
-        policy = self.dispatcher.policy
+        policy = self.dispatcher.authority.policy
         return policy.mode == "prompt" or any(rules.mode == "prompt" for rules in policy.subjects.values())
 
     async def refresh(self) -> None:
@@ -277,7 +277,7 @@ class Extensions:
             raise Problem("already_exists", f"An extension {name} is loaded already.", at=path.name)
         for text in self._flags:
             self.dispatcher.learn(name, "allow", checked(text))
-        methods = resolved(artifact, self.dispatcher.policy, partial(self._evidence.write, correlation))
+        methods = resolved(artifact, self.dispatcher.authority.policy, partial(self._evidence.write, correlation))
         self._homes[name], self._artifacts[name] = (home if reads_home else None), artifact
         self._origins[name] = path
         guest = make(self._surroundings(name, home), self.dispatcher, partial(self._reported, correlation))
@@ -337,7 +337,7 @@ class Extensions:
         """The folders of one subject: the project, its own, a temporary one that no other has, and granted ones."""
         if name not in self._temps:
             self._temps[name] = Path(tempfile.mkdtemp(dir=self._temp))
-        folders = granted_folders(policy or self.dispatcher.policy, name)
+        folders = granted_folders(policy or self.dispatcher.authority.policy, name)
         home, temp = self._homes.get(name), self._temps[name]
         return Roots.of(self.root, extension=home, temp=temp, extra=folders, kept=self._kept)
 
