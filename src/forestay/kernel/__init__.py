@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         SystemClock,
         bound_of,
         count_outside,
+        counts_outside,
         iso,
         moment_of,
         outside_work,

@@ -143,8 +143,13 @@ def outside_work(loop: Any) -> Iterator[None]:
 
 def count_outside(loop: Any, change: int) -> None:
     """`outside_work` for work that begins in one function and ends in another."""
-    if hasattr(loop, "outside"):
+    if counts_outside(loop):
         loop.outside += change
+
+
+def counts_outside(loop: Any) -> bool:
+    """Whether `loop` is told of work outside: who often has some asks once."""
+    return hasattr(loop, "outside")
 
 
 def iso(ms: int) -> str:

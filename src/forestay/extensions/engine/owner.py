@@ -29,7 +29,7 @@ from weakref import WeakKeyDictionary
 
 from forestay.extensions.engine.handover import Line, Words, words
 from forestay.extensions.engine.native import THREAD_STACK
-from forestay.kernel import count_outside, outside_work
+from forestay.kernel import count_outside, counts_outside, outside_work
 
 ATTENTION = 250e-6  # long enough for a tool that looks at a file or two
 MAX_STREAK = 10
@@ -115,6 +115,7 @@ class Attention:
         self.lingering = 0 if words is None else words.turns(LINGERING)
         self.working = 0  # owners whose results it waits for
         self.streak = 0
+        self.is_told = counts_outside(loop)  # of work outside
         self._ready = getattr(loop, "_ready", ())  # asyncio's own loop lets itself be looked at; others do not
         self._owners = 0
         self._free: list[Runner] = []
@@ -285,7 +286,8 @@ class Owner:
         """Have it done; True when a thread has to be given for it."""
         if self._open == 0:
             self._attention.working += 1
-            count_outside(self._loop, 1)
+            if self._attention.is_told:
+                count_outside(self._loop, 1)
         self._open += 1
         with self._lock:
             self._pending.append((work, done))
@@ -296,7 +298,8 @@ class Owner:
         self._open -= 1
         if self._open == 0:
             self._attention.working -= 1
-            count_outside(self._loop, -1)
+            if self._attention.is_told:
+                count_outside(self._loop, -1)
         done(result)
 
     def _deliver_late(self, done: _Done, result: Any) -> None:
