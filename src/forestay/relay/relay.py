@@ -35,8 +35,8 @@ from forestay.kernel import (
 from forestay.models import Embedder, Model
 from forestay.relay import guard, snapshot
 from forestay.relay.facts import verify
+from forestay.relay.journal import SessionsTable
 from forestay.relay.meters import Meters
-from forestay.relay.projection import SessionsTable
 from forestay.relay.report import Turned, recorded
 from forestay.relay.schemas import config_of
 from forestay.relay.session import Session
