@@ -116,7 +116,8 @@ def message_tokens(count: Callable[[str], int], message: Message) -> int:
         count(call.name) + count(call.malformed or _json(call.arguments)) + count(call.id) + MESSAGE_TOKENS
         for call in message.tool_calls
     )
-    return count(message.content) + count(message.tool_call_id or "") + calls + MESSAGE_TOKENS
+    own = sum(count(text) for text in (message.content, message.tool_call_id) if text)
+    return own + calls + MESSAGE_TOKENS
 
 
 def tool_tokens(count: Callable[[str], int], tools: Iterable[ToolSpec]) -> int:
