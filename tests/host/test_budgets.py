@@ -201,8 +201,8 @@ def test_no_event_of_a_budget_holds_content(tmp_path: Path) -> None:
 
 
 def test_governance_takes_no_commit_of_its_own(tmp_path: Path) -> None:
-    """What budgets hold and what is remembered goes to disk in commits of the run, what they charge and what was used in
-    front of them. Beside other processes a reservation is a commit of its own, so that it can be refused alone."""
+    """What budgets hold and what is remembered goes to disk in commits of the run, what they charge and what was used
+    in front of them. Beside other processes a reservation is a commit of its own, so that it can be refused alone."""
 
     async def story(host: Host) -> None:
         if host.ledger.shared:
