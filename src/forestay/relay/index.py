@@ -179,7 +179,11 @@ class Index:
     def idf(self, *terms: str) -> float:
         """How much it says that a fact holds one of `terms`, as if they were one word."""
         found = min(len(self), sum(map(self.frequency, terms)))
-        return math.log(1 + (len(self) - found + 0.5) / (found + 0.5)) if found else 0.0
+        return self.idf_of(found) if found else 0.0
+
+    def idf_of(self, found: int) -> float:
+        """How much it says that a fact holds a word that so many hold."""
+        return math.log(1 + (len(self) - found + 0.5) / (found + 0.5))
 
     def search(
         self, query: Mapping[str, float], limit: int, *, every: bool = False, without: AbstractSet[int] = frozenset()

@@ -20,13 +20,14 @@ from forestay.relay.index import Index
 
 Found = list[tuple[int, float]]
 
-_SPEAKER = 1.3  # how much more a line counts when the person whom the query names speaks
+SPEAKER = 1.3  # how much more a line counts when the person whom the query names speaks
 _LENDERS = 100  # as many of the best facts lend their words
 
 # What a fact lends to the facts around it, by their distance from it: those behind it, then those before it.
 _NUMBER = itemgetter(0)
 _Lends = tuple[tuple[int, float], ...]
 _TALK: _Lends = ((1, 0.5), (2, 0.3), (-1, 0.3), (-2, 0.1))
+_ASKED: _Lends = ((1, 0.7), *_TALK[1:])  # what is asked is what the next line speaks of
 _PROSE: _Lends = ((1, 0.3), (-1, 0.1))
 _NOTHING: _Lends = ()
 _REACH = 2
@@ -48,7 +49,7 @@ def lends(fact: Fact) -> _Lends:
     if not fact.stands:
         return _NOTHING
     if fact.talk:
-        return _TALK
+        return _ASKED if fact.text.endswith("?") else _TALK
     return _PROSE if fact.kind == "sentence" else _NOTHING
 
 
@@ -89,7 +90,7 @@ def by_speaker(facts: Sequence[Fact], found: Found, asked: Collection[str]) -> F
         return found
     named = functools.cache(lambda name: all(word in asked for word in words(name)))
     return in_order(
-        (number, score * _SPEAKER if facts[number].talk and named(speaker(facts[number].text)) else score)
+        (number, score * SPEAKER if facts[number].talk and named(speaker(facts[number].text)) else score)
         for number, score in found
     )
 

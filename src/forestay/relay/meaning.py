@@ -10,13 +10,13 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 
 import msgspec
 
 from forestay.models import believed, words
-from forestay.relay.lines import leans, lends
+from forestay.relay.lines import SPEAKER, is_named, leans, lends
 from forestay.relay.vectors import Vectors
 from forestay.relay.warm import Warm
 
@@ -24,7 +24,6 @@ _LOOKED_AT = 200  # facts
 _MOST = 0.5  # what the likest fact gains, where the best by words has 1
 _BESIDE_WORDS = 0.85  # the part of it that counts only as far as words are missing
 _SHARP = 5
-_SMOOTH = 0.5
 _STANDS_IN = 0.01  # an embedder that is believed less comes behind all that words find
 _BEHIND = 0.1  # of the least that words found: novelty and recency do not make that up
 
@@ -58,8 +57,8 @@ def stands_in(near: Near) -> bool:
     return near.belief < _STANDS_IN
 
 
-def add_meaning(warm: Warm, relevance: dict[int, float], near: Near, questions: int, cold: bool) -> None:
-    """Adds likeness in meaning to `relevance`, which is likeness in words (M1, M2).
+def add_meaning(warm: Warm, text: str, relevance: dict[int, float], near: Near, questions: int, cold: bool) -> None:
+    """Adds likeness in meaning to `text` to `relevance`, which is likeness in words (M1, M2).
 
     The vector of a text of several `questions` means none of them, so it counts the less the more there are.
     """
@@ -70,20 +69,23 @@ def add_meaning(warm: Warm, relevance: dict[int, float], near: Near, questions: 
             if number not in relevance and (cold or number in warm.index):
                 relevance[number] = min(most, behind) * likeness
         return
-    for number, likeness in _scaled(warm, near.likeness).items():
+    for number, likeness in _scaled(warm, near.likeness, words(text)).items():
         if cold or number in warm.index:
             held = relevance.get(number, 0.0)
             relevance[number] = held + most * likeness * (1 - _BESIDE_WORDS * min(1.0, held))
 
 
-def _scaled(warm: Warm, likeness: Mapping[int, float]) -> dict[int, float]:
-    """From 0 for the least to 1 for the best; in talk a line leans on those around it."""
+def _scaled(warm: Warm, likeness: Mapping[int, float], asked: Collection[str]) -> dict[int, float]:
+    """From 0 for the least to 1 for the best; in talk a line leans on those around it, and counts by who says it."""
     shared = dict(likeness)
     for number, own in likeness.items():
         fact = warm.facts[number]
         for step, weight in lends(fact) if fact.talk else ():
             if number + step in shared and leans(warm.facts[number + step], fact):
-                shared[number + step] += _SMOOTH * weight * own
+                shared[number + step] += weight * own
+    for number in shared if warm.speakers else ():
+        if is_named(warm.facts[number], asked):
+            shared[number] *= SPEAKER
     best, least = max(shared.values()), min(shared.values())
     span = best - least
     return {number: ((own - least) / span if span else 1.0) ** _SHARP for number, own in shared.items()}
