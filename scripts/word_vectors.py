@@ -3,8 +3,8 @@
 Writes `src/forestay/models/word_vectors.bin`. It takes five minutes of one core and needs pip and npm. The vectors are
 those with which the sum over a text's words comes nearest to what the model says of the whole text, on 16,000
 definitions and examples of WordNet; a word that is in none of them keeps the vector that the model gives it alone. The
-words are those of `related_words.txt`. The weights of the model are under the Apache licence 2.0, WordNet under its own,
-which allows any use.
+words are those of `related_words.txt`. The weights of the model are under the Apache licence 2.0, WordNet under one of
+its own that allows any use.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.alternatives import packages_of  # noqa: E402
-from scripts import related_words  # noqa: E402
 
-from forestay.models import STOP, words  # noqa: E402
+from forestay.models import words  # noqa: E402
 from forestay.models.word_vectors import DIMENSIONS, MIDDLE, TABLE  # noqa: E402
+from scripts import related_words  # noqa: E402
 
 _TEXTS = 16_000
 _SHORTEST, _LONGEST = 12, 110  # characters

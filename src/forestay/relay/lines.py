@@ -128,15 +128,25 @@ def lends_to(facts: Sequence[Fact], index: Index, number: int) -> dict[int, floa
 
 
 def _around(facts: Sequence[Fact], index: Index, number: int) -> list[tuple[int, float]]:
+    """To which facts `number` lends its words, and how much of them; as `leans` says, without its calls."""
     fact, end = facts[number], len(facts)
-    return [
-        (place, weight)
-        for step, weight in lends(fact)
-        if 0 <= (place := number + step) < end
-        and leans(other := facts[place], fact)
-        and other.stands
-        and place in index
-    ]
+    origin, context, start = fact.origin, fact.context, fact.start
+    found = []
+    for step, weight in lends(fact):
+        place = number + step
+        if not 0 <= place < end:
+            continue
+        other = facts[place]
+        if (
+            (other.origin is origin or other.origin.source == origin.source)
+            and other.context == context
+            and (step < 0) == (other.start < start)
+            and (other.talk or other.kind not in _ALONE)
+            and other.stands
+            and place in index
+        ):
+            found.append((place, weight))
+    return found
 
 
 def _shared(gains: Mapping[int, float], spread: Mapping[int, Sequence[tuple[int, float]]]) -> dict[int, float]:
