@@ -2,8 +2,8 @@
 
 Invariants:
 
-- M1  What words find stays found: likeness in meaning counts less than words do, and hardly anything for a fact that
-      holds the words of the question already.
+- M1  What words find stays found: where a fact says the question in its words, likeness in meaning counts half of that,
+      and hardly anything for the fact itself. Where no fact does, it counts more.
 - M2  An embedder counts as far as it is believed (`models/belief.py`): one that compares spellings comes behind
       all that words find.
 """
@@ -21,7 +21,7 @@ from forestay.relay.vectors import Vectors
 from forestay.relay.warm import Warm
 
 _LOOKED_AT = 200  # facts
-_MOST = 0.5  # what the likest fact gains, where the best by words has 1
+_MOST = 0.5  # what the likest fact gains, where the best by words has 1 and says all of the question
 _BESIDE_WORDS = 0.85  # the part of it that counts only as far as words are missing
 _SHARP = 5
 _STANDS_IN = 0.01  # an embedder that is believed less comes behind all that words find
@@ -57,12 +57,16 @@ def stands_in(near: Near) -> bool:
     return near.belief < _STANDS_IN
 
 
-def add_meaning(warm: Warm, text: str, relevance: dict[int, float], near: Near, questions: int, cold: bool) -> None:
+def add_meaning(
+    warm: Warm, text: str, relevance: dict[int, float], near: Near, questions: int, cold: bool, *, missing: float
+) -> None:
     """Adds likeness in meaning to `text` to `relevance`, which is likeness in words (M1, M2).
+
+    It counts the more, the more of the text is `missing` in the best fact by words.
 
     The vector of a text of several `questions` means none of them, so it counts the less the more there are.
     """
-    most = near.belief * _MOST / max(1, questions) ** 2
+    most = near.belief * (_MOST + missing) / max(1, questions) ** 2
     if stands_in(near) and relevance:
         behind = _BEHIND * min(relevance.values())
         for number, likeness in near.likeness.items():

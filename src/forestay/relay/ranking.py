@@ -165,22 +165,28 @@ def _together(warm: Warm, query: Mapping[str, float], own: Found, others: Found,
     return in_order(scores.items())[:limit]
 
 
-def _in_words(warm: Warm, text: str, limit: int, terms: Terms, cold: bool, every: bool) -> dict[int, float]:
-    """Likeness in words, near 1 for the best: of the whole text, and of its best aspect where it has several."""
+def _in_words(
+    warm: Warm, text: str, limit: int, terms: Terms, cold: bool, every: bool
+) -> tuple[dict[int, float], float]:
+    """Likeness in words, near 1 for the best: of the whole text, and of its best aspect where it has several.
+
+    And from 0 to 1 how much of the text the best fact does not say.
+    """
     found = _hits(warm, text, limit, terms, every)
     if cold:
         query = query_terms(warm, text)
         more = {**dict(warm.index.search(query, limit)), **dict(warm.cold.search(query, limit)), **dict(found)}
         found = sorted(more.items(), key=lambda item: (-item[1], item[0]))  # the old takes no place of the new
     if not found:
-        return {}
+        return {}, 1.0
     best = found[0][1] or 1.0
+    missing = _missing(warm, text, best)
     parts = aspects_of(text) if terms.aspects else []
     if len(parts) < 2:
         relevance = {number: (score / best) ** _SHARP for number, score in found}
         if terms.gist:
-            _add_gist(warm, text, relevance, best)
-        return relevance
+            _add_gist(warm, text, relevance, missing)
+        return relevance, missing
     whole = {number: (1 - _ASPECT_SHARE) * (score / best) ** _SHARP for number, score in found}
     searched = [hits for part in parts if (hits := _hits(warm, part, limit // len(parts) + 1, terms))]
     strongest = max((hits[0][1] for hits in searched), default=1.0) or 1.0
@@ -195,18 +201,22 @@ def _in_words(warm: Warm, text: str, limit: int, terms: Terms, cold: bool, every
             asked[number] = max(asked.get(number, 0.0), (score / own) ** _SHARP * scale / place)
     together = {number: whole.get(number, 0.0) + asked.get(number, 0.0) for number in (*whole, *asked)}
     order = sorted(together, key=lambda number: (-together[number], number))
-    return {number: together[number] for number in order[:limit]}
+    return {number: together[number] for number in order[:limit]}, missing
 
 
-def _add_gist(warm: Warm, text: str, relevance: dict[int, float], best: float) -> None:
+def _missing(warm: Warm, text: str, best: float) -> float:
+    """From 0 to 1: how much of `text` the fact with the score `best` does not say."""
+    unknown = warm.index.idf_of(0)
+    whole = sum(weight * (warm.index.idf(word) or unknown) for word, weight in query_terms(warm, text).items()) or 1.0
+    return max(0.0, 1 - best / (_TOLD * whole))
+
+
+def _add_gist(warm: Warm, text: str, relevance: dict[int, float], missing: float) -> None:
     """What is about the same as `text` as a whole moves up, by its place, the more the less words say of it.
 
     Words say all there is to say when the best fact holds the question's own; they say little when it holds a few words
     that can stand for them. In talk a line is about what those around it say, so there it counts for nothing.
     """
-    unknown = warm.index.idf_of(0)
-    whole = sum(weight * (warm.index.idf(word) or unknown) for word, weight in query_terms(warm, text).items()) or 1.0
-    missing = 1 - best / (_TOLD * whole)
     facts, first = warm.facts, list(relevance)[:_GIST_OF]
     if missing <= 0 or 2 * sum([facts[number].talk for number in first]) > len(first):
         return
@@ -244,10 +254,11 @@ def rank(
     """
     if near.likeness and not stands_in(near):
         terms = msgspec.structs.replace(terms, gist=False)  # an embedder says it better
-    relevance = _in_words(warm, text, limit, terms, cold, every)
+    relevance, missing = _in_words(warm, text, limit, terms, cold, every)
     by_words = list(relevance.items())
     if terms.meaning and near.likeness:
-        add_meaning(warm, text, relevance, near, len(aspects_of(text)) if terms.aspects else 1, cold)
+        asked = len(aspects_of(text)) if terms.aspects else 1
+        add_meaning(warm, text, relevance, near, asked, cold, missing=missing)
     if not relevance:
         return []
     found = by_words if stands_in(near) and by_words else list(relevance.items())
