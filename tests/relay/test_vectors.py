@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -145,19 +147,68 @@ async def test_the_context_tool_finds_by_meaning_too() -> None:
     assert "castor" not in Toolbox(warm).call(call)
 
 
-@pytest.mark.parametrize("numpy", [True, False])
-def test_products_are_the_same_with_and_without_numpy(numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from array import array
+class Chosen:
+    """Gives each text the vector that was drawn for it."""
 
+    name = "chosen"
+    dimension = 70
+
+    def __init__(self, seed: int = 3) -> None:
+        self._seed = seed
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [self.one(text) for text in texts]
+
+    def one(self, text: str) -> list[float]:
+        rng = random.Random(f"{self._seed} {text}")
+        made = [rng.gauss(0, 1) for _ in range(self.dimension)]
+        return [value / math.hypot(*made) for value in made]
+
+
+@pytest.mark.parametrize("numpy", [True, False])
+@pytest.mark.parametrize("kept", [True, False])
+async def test_q3_the_nearest_are_the_same_with_and_without_numpy(
+    numpy: bool, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from forestay.relay import vectors
 
     if numpy:
         pytest.importorskip("numpy")
     else:
         monkeypatch.setattr(vectors.importlib, "import_module", _refuse)
-    rows = array("f", [1.0, 0.0, 0.6, 0.8, 0.0, 1.0])
-    found = vectors._products(rows, 2, array("f", [0.6, 0.8]), 3)
-    assert [round(value, 6) for value in found] == [0.6, 1.0, 0.8]
+    known = facts([f"Engine {n} runs." for n in range(150)])
+    embedder = Chosen()
+    made = Vectors(embedder, tmp_path / "rows" if kept else None)
+    for size in (100, 150):
+        await made.catch_up(known[:size])
+        rows = [embedder.one(passage(fact)) for fact in known[:size]]
+        asked = embedder.one("What runs?")
+        scores = {n: sum(map(float.__mul__, row, asked)) for n, row in enumerate(rows) if n != 7}
+        wanted = sorted((n for n in scores if scores[n] > 0), key=lambda n: (-scores[n], n))[:20]
+        found = made.near("What runs?", 20, frozenset({7}))
+        assert list(found) == wanted
+        assert [round(score, 5) for score in found.values()] == [round(scores[n], 5) for n in wanted]
+
+
+async def test_q2_many_rows_are_compared_by_their_signs_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With small bounds: what is found is near, in order, none of those that are left out, and new rows are found."""
+    pytest.importorskip("numpy")
+    from forestay.relay import nearest
+
+    for name, value in (("EXACT", 60), ("_COMPARED", 60), ("_BLOCK", 32)):
+        monkeypatch.setattr(nearest, name, value)
+    known = facts([f"Engine {n} runs." for n in range(200)])
+    embedder = Chosen()
+    made = Vectors(embedder, tmp_path / "rows")
+    for size in (100, 130, 200):
+        await made.catch_up(known[:size])
+        for place in (0, size // 2, size - 1):
+            found = made.near(passage(known[place]), 10, frozenset({3, 5}))
+            assert next(iter(found)) == place, "what is asked for word for word comes first"
+            assert list(found.values()) == sorted(found.values(), reverse=True) and not {3, 5} & found.keys()
+    other = facts([f"Engine {n} {'runs' if n < 80 else 'stands'}." for n in range(200)])
+    assert await made.catch_up(other) == 120
+    assert next(iter(made.near(passage(other[150]), 5))) == 150, "signs of rows that went are not used"
 
 
 def _refuse(name: str) -> Any:

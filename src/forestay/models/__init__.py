@@ -33,5 +33,6 @@ if TYPE_CHECKING:
     from forestay.models.thesaurus import alike, answering, further
     from forestay.models.tokens import MESSAGE_TOKENS, OPENING_TOKENS, Estimator, message_tokens, tool_tokens
     from forestay.models.vocabulary import STOP, stem, words
+    from forestay.models.word_vectors import gist
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -34,7 +34,8 @@ class _Stems(dict[str, str]):
     def __missing__(self, word: str) -> str:
         if len(self) >= _STEMS_KEPT:
             self.clear()
-        result = self[word] = stem(word)
+        made = stem(word)
+        result = self[word] = word if made == word else made  # one text for both
         return result
 
 

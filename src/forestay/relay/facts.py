@@ -133,7 +133,8 @@ def fact_id(text: str) -> int | None:
 
 def fact_hash(text: str, entity: str, relation: str, confidence: float) -> bytes:
     """F2. The parts are joined by a character that no clean text holds."""
-    return blake3.blake3("\x1f".join((text, entity, relation, f"{confidence:.4f}")).encode()).digest()
+    sure = "1.0000" if confidence == 1.0 else f"{confidence:.4f}"
+    return blake3.blake3(f"{text}\x1f{entity}\x1f{relation}\x1f{sure}".encode()).digest()
 
 
 def sign(key: bytes, own: bytes, parent: bytes) -> bytes:
@@ -312,7 +313,7 @@ def mark_talk(facts: Sequence[Fact]) -> set[str]:
         if name := speaker(fact.text) if fact.kind == "pair" else _stamped(fact.text):
             turns.setdefault(fact.context, []).append(name)
     spoken = {context for context, names in turns.items() if 1 < len(set(names)) < len(names)}
-    for fact in facts:
+    for fact in facts if spoken else ():
         fact.talk = fact.context in spoken and (fact.kind == "pair" or bool(_stamped(fact.text)))
     return {name for context in spoken for name in turns[context]}
 

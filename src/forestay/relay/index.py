@@ -97,18 +97,14 @@ class Index:
         apart = [word for word in dict.fromkeys(context) if word not in said]
         inside = [word for word in context if word in said]
         for number, words in enumerate(run, first):
-            counts = dict.fromkeys(words, _ONCE)
-            if len(counts) < len(words):
-                counts = dict.fromkeys(words, 0)
-                for word in words:
-                    counts[word] += _ONCE
-            for word in inside:
-                counts[word] = counts.get(word, 0) + _CONTEXT_WEIGHT
-            if inside or len(counts) < len(words):
-                self._note_tops(counts)
             packed = number << _TF_BITS
-            for word, count in counts.items():
-                terms[word].append(packed | count)
+            if not inside and len(set(words)) == len(words):
+                packed |= _ONCE
+                for word in words:
+                    terms[word].append(packed)
+            else:
+                for word, count in self._counted(words, inside).items():
+                    terms[word].append(packed | count)
             lengths.append(length := min(len(words), _LENGTH_MAX))
             self._total += length
         for word in apart:
@@ -117,14 +113,21 @@ class Index:
                 self._terms.tops[word] = max(weight, self._terms.tops.get(word, _ONCE))
             terms[word].extend(range(first << _TF_BITS | weight, len(lengths) << _TF_BITS, 1 << _TF_BITS))
 
-    def _note_tops(self, counts: dict[str, int]) -> None:
-        """Words that stand more than once; no count becomes larger than a posting can hold."""
+    def _counted(self, words: Sequence[str], inside: Iterable[str]) -> dict[str, int]:
+        """What each word counts, and notes the most that one has; none counts more than a posting can hold."""
+        counts = dict.fromkeys(words, 0)
+        for word in words:
+            counts[word] += _ONCE
+        for word in inside:
+            counts[word] = counts.get(word, 0) + _CONTEXT_WEIGHT
         tops = self._terms.tops
         for word, count in counts.items():
-            if count > _ONCE and count > tops.get(word, _ONCE):
-                tops[word] = count
-            if count > _TF_MAX:
-                counts[word] = _TF_MAX
+            if count > _ONCE:
+                if count > tops.get(word, _ONCE):
+                    tops[word] = count
+                if count > _TF_MAX:
+                    counts[word] = _TF_MAX
+        return counts
 
     def move(self, numbers: Iterable[int], to: Index) -> None:
         """N3. A number that is not here is left alone."""
@@ -179,7 +182,11 @@ class Index:
     def idf(self, *terms: str) -> float:
         """How much it says that a fact holds one of `terms`, as if they were one word."""
         found = min(len(self), sum(map(self.frequency, terms)))
-        return math.log(1 + (len(self) - found + 0.5) / (found + 0.5)) if found else 0.0
+        return self.idf_of(found) if found else 0.0
+
+    def idf_of(self, found: int) -> float:
+        """How much it says that a fact holds a word that so many hold."""
+        return math.log(1 + (len(self) - found + 0.5) / (found + 0.5))
 
     def search(
         self, query: Mapping[str, float], limit: int, *, every: bool = False, without: AbstractSet[int] = frozenset()

@@ -20,13 +20,14 @@ from forestay.relay.index import Index
 
 Found = list[tuple[int, float]]
 
-_SPEAKER = 1.3  # how much more a line counts when the person whom the query names speaks
+SPEAKER = 1.3  # how much more a line counts when the person whom the query names speaks
 _LENDERS = 100  # as many of the best facts lend their words
 
 # What a fact lends to the facts around it, by their distance from it: those behind it, then those before it.
 _NUMBER = itemgetter(0)
 _Lends = tuple[tuple[int, float], ...]
 _TALK: _Lends = ((1, 0.5), (2, 0.3), (-1, 0.3), (-2, 0.1))
+_ASKED: _Lends = ((1, 0.7), *_TALK[1:])  # what is asked is what the next line speaks of
 _PROSE: _Lends = ((1, 0.3), (-1, 0.1))
 _NOTHING: _Lends = ()
 _REACH = 2
@@ -48,7 +49,7 @@ def lends(fact: Fact) -> _Lends:
     if not fact.stands:
         return _NOTHING
     if fact.talk:
-        return _TALK
+        return _ASKED if fact.text.endswith("?") else _TALK
     return _PROSE if fact.kind == "sentence" else _NOTHING
 
 
@@ -89,7 +90,7 @@ def by_speaker(facts: Sequence[Fact], found: Found, asked: Collection[str]) -> F
         return found
     named = functools.cache(lambda name: all(word in asked for word in words(name)))
     return in_order(
-        (number, score * _SPEAKER if facts[number].talk and named(speaker(facts[number].text)) else score)
+        (number, score * SPEAKER if facts[number].talk and named(speaker(facts[number].text)) else score)
         for number, score in found
     )
 
@@ -127,15 +128,25 @@ def lends_to(facts: Sequence[Fact], index: Index, number: int) -> dict[int, floa
 
 
 def _around(facts: Sequence[Fact], index: Index, number: int) -> list[tuple[int, float]]:
+    """To which facts `number` lends its words, and how much of them; as `leans` says, without its calls."""
     fact, end = facts[number], len(facts)
-    return [
-        (place, weight)
-        for step, weight in lends(fact)
-        if 0 <= (place := number + step) < end
-        and leans(other := facts[place], fact)
-        and other.stands
-        and place in index
-    ]
+    origin, context, start = fact.origin, fact.context, fact.start
+    found = []
+    for step, weight in lends(fact):
+        place = number + step
+        if not 0 <= place < end:
+            continue
+        other = facts[place]
+        if (
+            (other.origin is origin or other.origin.source == origin.source)
+            and other.context == context
+            and (step < 0) == (other.start < start)
+            and (other.talk or other.kind not in _ALONE)
+            and other.stands
+            and place in index
+        ):
+            found.append((place, weight))
+    return found
 
 
 def _shared(gains: Mapping[int, float], spread: Mapping[int, Sequence[tuple[int, float]]]) -> dict[int, float]:

@@ -2,29 +2,28 @@
 
 Invariants:
 
-- M1  What words find stays found: likeness in meaning counts less than words do, and hardly anything for a fact that
-      holds the words of the question already.
+- M1  What words find stays found: where a fact says the question in its words, likeness in meaning counts half of that,
+      and hardly anything for the fact itself. Where no fact does, it counts more.
 - M2  An embedder counts as far as it is believed (`models/belief.py`): one that compares spellings comes behind
       all that words find.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 
 import msgspec
 
 from forestay.models import believed, words
-from forestay.relay.lines import leans, lends
+from forestay.relay.lines import SPEAKER, is_named, leans, lends
 from forestay.relay.vectors import Vectors
 from forestay.relay.warm import Warm
 
 _LOOKED_AT = 200  # facts
-_MOST = 0.5  # what the likest fact gains, where the best by words has 1
+_MOST = 0.5  # what the likest fact gains, where the best by words has 1 and says all of the question
 _BESIDE_WORDS = 0.85  # the part of it that counts only as far as words are missing
 _SHARP = 5
-_SMOOTH = 0.5
 _STANDS_IN = 0.01  # an embedder that is believed less comes behind all that words find
 _BEHIND = 0.1  # of the least that words found: novelty and recency do not make that up
 
@@ -58,32 +57,39 @@ def stands_in(near: Near) -> bool:
     return near.belief < _STANDS_IN
 
 
-def add_meaning(warm: Warm, relevance: dict[int, float], near: Near, questions: int, cold: bool) -> None:
-    """Adds likeness in meaning to `relevance`, which is likeness in words (M1, M2).
+def add_meaning(
+    warm: Warm, text: str, relevance: dict[int, float], near: Near, questions: int, cold: bool, *, missing: float
+) -> None:
+    """Adds likeness in meaning to `text` to `relevance`, which is likeness in words (M1, M2).
+
+    It counts the more, the more of the text is `missing` in the best fact by words.
 
     The vector of a text of several `questions` means none of them, so it counts the less the more there are.
     """
-    most = near.belief * _MOST / max(1, questions) ** 2
+    most = near.belief * (_MOST + missing) / max(1, questions) ** 2
     if stands_in(near) and relevance:
         behind = _BEHIND * min(relevance.values())
         for number, likeness in near.likeness.items():
             if number not in relevance and (cold or number in warm.index):
                 relevance[number] = min(most, behind) * likeness
         return
-    for number, likeness in _scaled(warm, near.likeness).items():
+    for number, likeness in _scaled(warm, near.likeness, words(text)).items():
         if cold or number in warm.index:
             held = relevance.get(number, 0.0)
             relevance[number] = held + most * likeness * (1 - _BESIDE_WORDS * min(1.0, held))
 
 
-def _scaled(warm: Warm, likeness: Mapping[int, float]) -> dict[int, float]:
-    """From 0 for the least to 1 for the best; in talk a line leans on those around it."""
+def _scaled(warm: Warm, likeness: Mapping[int, float], asked: Collection[str]) -> dict[int, float]:
+    """From 0 for the least to 1 for the best; in talk a line leans on those around it, and counts by who says it."""
     shared = dict(likeness)
     for number, own in likeness.items():
         fact = warm.facts[number]
         for step, weight in lends(fact) if fact.talk else ():
             if number + step in shared and leans(warm.facts[number + step], fact):
-                shared[number + step] += _SMOOTH * weight * own
+                shared[number + step] += weight * own
+    for number in shared if warm.speakers else ():
+        if is_named(warm.facts[number], asked):
+            shared[number] *= SPEAKER
     best, least = max(shared.values()), min(shared.values())
     span = best - least
     return {number: ((own - least) / span if span else 1.0) ** _SHARP for number, own in shared.items()}

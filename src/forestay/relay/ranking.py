@@ -8,7 +8,8 @@ answer that was shown often, or long ago, is still the answer.
 
 A task that asks several things has aspects: relevance is then 0.7 of the best aspect's, divided by the place among
 what that aspect finds so that one question's near misses leave room for the next one, and 0.3 of the whole's. Where
-vectors are kept, likeness in meaning is added (`relay/meaning.py`).
+vectors are kept, likeness in meaning is added (`relay/meaning.py`); without them, what the words of a question and of a
+fact are about together (`models/word_vectors.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from forestay.models import STOP, alike, answering, further, related, words
+from forestay.models import STOP, alike, answering, further, gist, related, words
 from forestay.relay.entities import entities
 from forestay.relay.facts import QUARANTINE_FACTOR, Fact
 from forestay.relay.lines import Found, by_speaker, dates, in_context, in_one_text, in_order
-from forestay.relay.meaning import NOWHERE, Near, add_meaning, stands_in
+from forestay.relay.meaning import NOWHERE, Near, add_meaning, stands_in, without_speakers
 from forestay.relay.warm import INGEST, Warm
 
 CANDIDATES = 200
@@ -41,6 +42,9 @@ _SYNONYM = 0.8  # what a word counts that stands for one of the query
 _FURTHER = 0.4  # what a synonym's synonym counts, for a word that no fact has
 _RELATED = 0.7  # what a word counts that is nearest in meaning to one of the query
 _ANSWER = 0.4  # what a word counts that answers are likely to hold
+_TOLD = 0.8  # the part of a question that a fact has to say for its words to say all
+_GIST_OF = 100  # so many of the facts that words find are looked at as a whole
+_GIST_PLACES = 10  # the place at which being about the same counts half
 _BETWEEN_ASPECTS = re.compile(r"(?<=[.!?;。！？；])\s+|\n+")
 
 
@@ -67,6 +71,7 @@ class Terms(msgspec.Struct, frozen=True):
     dates: bool = True
     synonyms: bool = True
     related: bool = True
+    gist: bool = True
     meaning: bool = True
 
 
@@ -160,19 +165,28 @@ def _together(warm: Warm, query: Mapping[str, float], own: Found, others: Found,
     return in_order(scores.items())[:limit]
 
 
-def _in_words(warm: Warm, text: str, limit: int, terms: Terms, cold: bool, every: bool) -> dict[int, float]:
-    """Likeness in words, from 0 to 1: of the whole text, and of its best aspect where it has several."""
+def _in_words(
+    warm: Warm, text: str, limit: int, terms: Terms, cold: bool, every: bool
+) -> tuple[dict[int, float], float]:
+    """Likeness in words, near 1 for the best: of the whole text, and of its best aspect where it has several.
+
+    And from 0 to 1 how much of the text the best fact does not say.
+    """
     found = _hits(warm, text, limit, terms, every)
     if cold:
         query = query_terms(warm, text)
         more = {**dict(warm.index.search(query, limit)), **dict(warm.cold.search(query, limit)), **dict(found)}
         found = sorted(more.items(), key=lambda item: (-item[1], item[0]))  # the old takes no place of the new
     if not found:
-        return {}
+        return {}, 1.0
     best = found[0][1] or 1.0
+    missing = _missing(warm, text, best)
     parts = aspects_of(text) if terms.aspects else []
     if len(parts) < 2:
-        return {number: (score / best) ** _SHARP for number, score in found}
+        relevance = {number: (score / best) ** _SHARP for number, score in found}
+        if terms.gist:
+            _add_gist(warm, text, relevance, missing)
+        return relevance, missing
     whole = {number: (1 - _ASPECT_SHARE) * (score / best) ** _SHARP for number, score in found}
     searched = [hits for part in parts if (hits := _hits(warm, part, limit // len(parts) + 1, terms))]
     strongest = max((hits[0][1] for hits in searched), default=1.0) or 1.0
@@ -187,7 +201,40 @@ def _in_words(warm: Warm, text: str, limit: int, terms: Terms, cold: bool, every
             asked[number] = max(asked.get(number, 0.0), (score / own) ** _SHARP * scale / place)
     together = {number: whole.get(number, 0.0) + asked.get(number, 0.0) for number in (*whole, *asked)}
     order = sorted(together, key=lambda number: (-together[number], number))
-    return {number: together[number] for number in order[:limit]}
+    return {number: together[number] for number in order[:limit]}, missing
+
+
+def _missing(warm: Warm, text: str, best: float) -> float:
+    """From 0 to 1: how much of `text` the fact with the score `best` does not say."""
+    unknown = warm.index.idf_of(0)
+    whole = sum(weight * (warm.index.idf(word) or unknown) for word, weight in query_terms(warm, text).items()) or 1.0
+    return max(0.0, 1 - best / (_TOLD * whole))
+
+
+def _add_gist(warm: Warm, text: str, relevance: dict[int, float], missing: float) -> None:
+    """What is about the same as `text` as a whole moves up, by its place, the more the less words say of it.
+
+    Words say all there is to say when the best fact holds the question's own; they say little when it holds a few words
+    that can stand for them. In talk a line is about what those around it say, so there it counts for nothing.
+    """
+    facts, first = warm.facts, list(relevance)[:_GIST_OF]
+    if missing <= 0 or 2 * sum([facts[number].talk for number in first]) > len(first):
+        return
+    asked = gist(words(without_speakers(warm, text)))
+    if asked is None:
+        return
+    headings: dict[str, list[str]] = {}
+    likeness: list[tuple[float, int]] = []
+    for number in first:
+        fact = facts[number]
+        if (heading := headings.get(fact.context)) is None:
+            heading = headings[fact.context] = words(fact.context)
+        if (like := asked.likeness(heading + words(fact.text))) > 0:
+            likeness.append((-like, number))
+    most = missing * asked.clear
+    for place, (_, number) in enumerate(sorted(likeness)):
+        own = relevance[number]
+        relevance[number] = own + most * _GIST_PLACES / (_GIST_PLACES + place) * (1 - own / 2)
 
 
 def rank(
@@ -205,10 +252,13 @@ def rank(
     `near` says which facts are like it in meaning, where vectors are kept. With `cold`, facts that a compaction put
     away are looked for too; with `every`, facts that share nothing but a common word.
     """
-    relevance = _in_words(warm, text, limit, terms, cold, every)
+    if near.likeness and not stands_in(near):
+        terms = msgspec.structs.replace(terms, gist=False)  # an embedder says it better
+    relevance, missing = _in_words(warm, text, limit, terms, cold, every)
     by_words = list(relevance.items())
     if terms.meaning and near.likeness:
-        add_meaning(warm, relevance, near, len(aspects_of(text)) if terms.aspects else 1, cold)
+        asked = len(aspects_of(text)) if terms.aspects else 1
+        add_meaning(warm, text, relevance, near, asked, cold, missing=missing)
     if not relevance:
         return []
     found = by_words if stands_in(near) and by_words else list(relevance.items())
@@ -270,8 +320,7 @@ def _lent(warm: Warm, found: list[tuple[int, float]], relevance: dict[int, float
     lent: dict[int, float] = {}
     facts = warm.facts
     for number, _ in found:
-        likeness = min(1.0, relevance[number]) ** (1 / _SHARP)
-        share = likeness * facts[number].confidence * _GRAPH_SHARE
+        share = min(1.0, relevance[number]) * facts[number].confidence * _GRAPH_SHARE
         for own in (number, *warm.copies.get(number, ())):  # a copy has neighbours of its own
             for neighbour in neighbours(facts, own):
                 lent[neighbour] = lent.get(neighbour, 0.0) + share

@@ -6,23 +6,25 @@ Invariants:
       thrown away with all behind it.
 - V2  The file holds nothing that cannot be made again; a torn last row is cut off. It is never exported (CRP §1.2).
 - V3  Rows of another embedder are never used.
+- V4  The file is mapped into memory, and never becomes shorter under a mapping: what is cut off goes with the file.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import importlib
+import mmap
 import os
 from array import array
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from forestay.models import Embedder
+from forestay.relay.nearest import Nearest, nearest
 
 _MARK = 8
 _AT_ONCE = 64
@@ -43,18 +45,20 @@ class Passage(Protocol):
 
 
 class Vectors:
-    """One row for each fact, in memory, and in `path` when there is one."""
+    """One row for each fact behind the beginning of its hash: in memory, or in `path` when there is one."""
 
     def __init__(self, embedder: Embedder, path: Path | None = None) -> None:
         self.embedder = embedder
         self._path = path
-        self._rows: array[float] = array("f")
-        self._marks: list[bytes] = []
+        self._data: bytearray | mmap.mmap = bytearray()
+        self._begin = 0  # of the first row
+        self._count = 0
+        self._nearest: Nearest | None = None
         self._loaded = path is None
         self._lock = asyncio.Lock()
 
     def __len__(self) -> int:
-        return len(self._marks)
+        return self._count
 
     async def catch_up(self, facts: Sequence[Passage]) -> int:
         """Give the facts that have no row one; how many that were. The embedder runs in a thread."""
@@ -64,13 +68,10 @@ class Vectors:
                 self._loaded = True
             self._drop_strangers(facts)
             made = 0
-            while len(self._marks) < len(facts):
-                group = facts[len(self._marks) : len(self._marks) + _AT_ONCE]
+            while self._count < len(facts):
+                group = facts[self._count : self._count + _AT_ONCE]
                 rows = await asyncio.to_thread(self._embed, [passage(fact) for fact in group])
-                marks = [fact.hash[:_MARK] for fact in group]
-                await asyncio.to_thread(self._append, marks, rows)
-                self._rows.extend(rows)
-                self._marks += marks
+                await asyncio.to_thread(self._append, [fact.hash[:_MARK] for fact in group], rows)
                 made += len(group)
             return made
 
@@ -79,20 +80,32 @@ class Vectors:
 
         Call it in a thread.
         """
-        if not self._marks:
+        if not self._count:
             return {}
-        (asked,) = self.embedder.embed([text[-_LONGEST_QUESTION:]])
-        scores = _products(self._rows, self.embedder.dimension, array("f", asked), len(self._marks))
-        best = heapq.nlargest(
-            limit, ((score, -number) for number, score in enumerate(scores) if score > 0.0 and number not in without)
-        )
-        return {-number: score for score, number in best}
+        (vector,) = self.embedder.embed([text[-_LONGEST_QUESTION:]])
+        asked = array("f", vector)
+        data, count, size = self._mapped(), self._count, self._size
+        try:
+            numpy = importlib.import_module("numpy")  # where an embedder brought it along
+        except ImportError:
+            view = memoryview(data)[self._begin :]
+            rows = [view[at + _MARK : at + size].cast("f") for at in range(0, count * size, size)]
+            return nearest(rows, asked, limit, without)
+        if self._nearest is None:
+            self._nearest = Nearest(numpy)
+        shape, strides = (count, self.embedder.dimension), (size, 4)
+        matrix = numpy.ndarray(shape, numpy.float32, data, self._begin + _MARK, strides)
+        return self._nearest.find(matrix, numpy.frombuffer(asked, dtype=numpy.float32), limit, without)
 
     def forget(self) -> None:
         """The session is over: its vectors go."""
-        self._rows, self._marks = array("f"), []
+        self._data, self._count, self._nearest = bytearray(), 0, None
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+
+    @property
+    def _size(self) -> int:
+        return _MARK + 4 * self.embedder.dimension
 
     # In a thread
 
@@ -102,65 +115,72 @@ class Vectors:
             rows.extend(row)
         return rows
 
+    def _append(self, marks: list[bytes], rows: array[float]) -> None:
+        size, data = 4 * self.embedder.dimension, rows.tobytes()
+        made = b"".join(mark + data[at * size : (at + 1) * size] for at, mark in enumerate(marks))
+        if isinstance(self._data, bytearray) and self._path is None:
+            self._data += made
+        elif self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            with os.fdopen(descriptor, "ab") as out:
+                if out.tell() == 0:
+                    out.write(self._header())
+                self._begin = len(self._header())
+                out.write(made)
+        self._count += len(marks)
+
     # The file
 
     def _header(self) -> bytes:
-        return msgspec.json.encode({"embedder": self.embedder.name, "dimension": self.embedder.dimension}) + b"\n"
+        """It ends where numbers may begin."""
+        told = msgspec.json.encode({"embedder": self.embedder.name, "dimension": self.embedder.dimension})
+        return told + b" " * (-(len(told) + 1) % _MARK) + b"\n"
 
     def _load(self) -> None:
         """V2, V3."""
         assert self._path is not None
+        header = self._header()
         try:
-            data = self._path.read_bytes()
+            with self._path.open("rb") as file:
+                known = file.read(len(header)) == header
+                size = file.seek(0, os.SEEK_END)
         except FileNotFoundError:
             return
-        header, size = self._header(), _MARK + 4 * self.embedder.dimension
-        if not data.startswith(header):
+        if not known:
             self._path.unlink()
             return
-        whole = (len(data) - len(header)) // size
-        for number in range(whole):
-            at = len(header) + number * size
-            self._marks.append(data[at : at + _MARK])
-            self._rows.frombytes(data[at + _MARK : at + size])
-        if len(header) + whole * size < len(data):
-            os.truncate(self._path, len(header) + whole * size)
+        self._begin, self._count = len(header), (size - len(header)) // self._size
+        os.truncate(self._path, self._begin + self._count * self._size)
+
+    def _mapped(self) -> bytearray | mmap.mmap:
+        """What holds at least the rows that are counted."""
+        if self._path is not None and len(self._data) < self._begin + self._count * self._size:
+            with self._path.open("rb") as file:
+                self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return self._data
 
     def _drop_strangers(self, facts: Sequence[Passage]) -> None:
-        """V1."""
-        known = min(len(self._marks), len(facts))
-        right = next((n for n in range(known) if self._marks[n] != facts[n].hash[:_MARK]), known)
-        if right == len(self._marks):
+        """V1, V4."""
+        known, size = min(self._count, len(facts)), self._size
+        data, begin = (self._mapped() if self._count else self._data), self._begin
+        places = range(begin, begin + known * size, size)
+        right = next((n for n, at in enumerate(places) if data[at : at + _MARK] != facts[n].hash[:_MARK]), known)
+        if right == self._count:
             return
-        del self._marks[right:]
-        del self._rows[right * self.embedder.dimension :]
-        if self._path is not None and self._path.exists():
-            os.truncate(self._path, len(self._header()) + right * (_MARK + 4 * self.embedder.dimension))
-
-    def _append(self, marks: list[bytes], rows: array[float]) -> None:
+        kept, self._count = data[: begin + right * size], right
+        if self._nearest is not None:
+            self._nearest.forget(right)
         if self._path is None:
+            self._data = bytearray(kept)
             return
-        size, data = 4 * self.embedder.dimension, rows.tobytes()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-        with os.fdopen(descriptor, "ab") as out:
-            if out.tell() == 0:
-                out.write(self._header())
-            out.write(b"".join(mark + data[at * size : (at + 1) * size] for at, mark in enumerate(marks)))
+        beside = self._path.with_name(self._path.name + ".new")
+        with os.fdopen(os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as out:
+            out.write(kept)
+        beside.replace(self._path)
+        self._data = bytearray()
 
 
 def passage(fact: Passage) -> str:
     """What stands for a fact: its text under its heading, without which many a fact says nothing."""
     return f"{fact.context}: {fact.text}" if fact.context else fact.text
-
-
-def _products(rows: array[float], dimension: int, asked: array[float], count: int) -> Any:
-    """Every row times `asked`; numpy does it where an embedder brought it along."""
-    try:
-        numpy = importlib.import_module("numpy")
-    except ImportError:
-        return [
-            sum(map(float.__mul__, rows[at : at + dimension], asked)) for at in range(0, count * dimension, dimension)
-        ]
-    matrix = numpy.frombuffer(rows, dtype=numpy.float32).reshape(count, dimension)
-    return (matrix @ numpy.frombuffer(asked, dtype=numpy.float32)).tolist()
