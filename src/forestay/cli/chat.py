@@ -214,6 +214,8 @@ class Chat:
             if command.name == "key":
                 self._ui.draft = pressed(command.arguments)[1]  # what `ctx.ui.getEditorText()` finds, and may change
             said = await chat_commands.perform(self._suite, command)
+            if command.name == "model" and command.arguments.strip():
+                self._model = None  # what is chosen in the session counts from here
             for shown in said.lines:
                 self._say(shown)
             if said.draft:

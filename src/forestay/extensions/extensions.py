@@ -54,6 +54,7 @@ from forestay.extensions.mcp.loader import ServerLoader
 from forestay.extensions.mcp.pins import Pins, ServerStanding
 from forestay.extensions.mcp.server_config import ServerConfig
 from forestay.extensions.mcp.tokens import TokenFiles
+from forestay.extensions.model_catalogue import ModelCatalogue
 from forestay.extensions.outcomes import Surroundings, ToolOutcome
 from forestay.extensions.packs import Resource, adopt, expanded
 from forestay.extensions.pi_agent import Door
@@ -124,10 +125,11 @@ class Extensions:
         self.themes = Themes(self._theme_chosen)
         self.session = self._new_session(sessions, tree)
         self.hooks = Hooks(timeout=min(settings.deadline, 10.0), report=self._handler_failed)
+        self.catalogue = ModelCatalogue(settings.model, lambda: self.members, settings.scope)
         self.control = Control(
             self.session,
             self.hooks.emit,
-            self._reachable,
+            self.catalogue,
             summarise=self._summary if settings.model is not None else None,
             ended=self._session_ended,
             asked=self._asked,
@@ -179,8 +181,8 @@ class Extensions:
             hosted={"pi": self._pi},
             loop=lambda: self._loop,
         )
-        model = ModelConnector(settings.model, tokens=policy.max_model_tokens, offered=self._reachable)
-        ui = UiConnector(self.ui, self.themes, self._held, self._prompted)
+        model = ModelConnector(settings.model, tokens=policy.max_model_tokens, offered=self.catalogue.reachable)
+        ui = UiConnector(self.ui, self.themes, self._held, self._prompted, str(self.root))
         neighbours = Neighbours(ui, model, self.control, self._said, self._emitted)
         return standard(environment, programs, neighbours, files=FsConnector(settings.randomness))
 
@@ -459,10 +461,14 @@ class Extensions:
         kind = event.get("type")
         if kind == "agent_start":
             self._agent("start", 1)
+        if kind == "session_start":
+            await self.control.restore()
         waited = self.session.turn() if kind == "before_agent_start" else []
+        self.session.begins = kind == "before_agent_start" or (self.session.begins and kind != "agent_start")
         answer = await self.hooks.emit(dict(event))
         if kind == "agent_end":
             self._agent("end", -1)
+            await self.session.end_work()
             if self.session.idle and not self.session.tree.wishes:
                 await self._before_settle(event)
             if self.session.idle and not self.session.tree.wishes:
@@ -485,6 +491,11 @@ class Extensions:
         wanted = await self.hooks.emit({"type": "agent_before_settle", **boundary})
         await self.session.settle(wanted["entries"], wanted["continue"] and boundary["outcome"] == "completed")
 
+    def go_on(self) -> None:
+        """An agent that began in another life is at work here."""
+        if self.session.idle:
+            self._agent("start", 1)
+
     def _agent(self, state: str, change: int) -> None:
         """`ctx.signal` and `ctx.isIdle()`: while one of several agents works, there is work to abort."""
         before = self.session.idle
@@ -492,17 +503,6 @@ class Extensions:
         if before != self.session.idle:
             for member in self.members:
                 member.extension.agent(state)
-
-    async def _reachable(self, asked_by: str | None = None) -> list[Mapping[str, Any]]:
-        """The models of the host, and those of other extensions' providers: a caller knows its own."""
-        model = self._settings.model
-        offered: list[Mapping[str, Any]] = list(await model.models()) if model is not None else []
-        for member in self.members:
-            if member.extension.name != asked_by:
-                for provider in member.extension.registrations.providers.values():
-                    offered += [provider.described(model) for model in provider.models]
-                offered += [item.model for item in member.extension.registrations.virtual_models.values()]
-        return offered
 
     async def _summary(self, messages: Sequence[Any], instructions: str | None) -> str:
         assert self._settings.model is not None, "it was asked for"

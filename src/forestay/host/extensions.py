@@ -57,6 +57,7 @@ class ProjectExtensions:
         self.ledger = ledger
         self.settings = config.extensions
         self.named_servers = config.mcpServers
+        self._scope = tuple(config.models.enabled)
         self._sign_in_url = config.http.url + SIGNED_IN
         self.clock = clock
         self._randomness = randomness
@@ -184,6 +185,7 @@ class ProjectExtensions:
                 config=self.settings,
                 trusted=True,
                 model=self._model,
+                scope=self._scope,
                 clock=self.clock,
                 randomness=self._randomness,
                 log_file=True,

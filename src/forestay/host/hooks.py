@@ -70,7 +70,7 @@ class SuiteHooks:
         return skills_prompt(self._suite.resources)
 
     async def emit(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        if event["type"] == "input" and self._ctx.inputs.get("sessionId"):
+        if event["type"] == "input" and self._ctx.inputs.get("sessionId") and "streamingBehavior" not in event:
             return await self._heard(event)
         if event["type"] == "before_agent_start" and (skills := self._skills()):
             event = {**event, "systemPrompt": f"{event.get('systemPrompt', '')}\n\n{skills}".strip()}
