@@ -36,28 +36,6 @@ BRANCH_SECONDS = 0.5
 """Between two looks at the branch of the project, where somebody wants to know of another one."""
 
 
-WORKING = ("setWorkingMessage", "setWorkingVisible", "setWorkingIndicator")
-
-
-class Working:
-    """How an extension shows that something is under way: its message behind the first frame of its indicator."""
-
-    def __init__(self) -> None:
-        self._message, self._frame, self._is_visible = "", "", True
-
-    def heard(self, operation: str, params: Mapping[str, Any]) -> str:
-        """What is shown now; empty: nothing."""
-        if operation == "setWorkingMessage":
-            self._message = str(params.get("message") or "")
-        elif operation == "setWorkingVisible":
-            self._is_visible = params.get("visible") is not False
-        else:
-            options = params.get("options")
-            frames = options.get("frames") if isinstance(options, Mapping) else None
-            self._frame = str(frames[0]) if isinstance(frames, list) and frames else ""
-        return f"{self._frame} {self._message}".strip() if self._is_visible and self._message else ""
-
-
 class Ui(Protocol):
     @property
     def interactive(self) -> bool:
