@@ -11,7 +11,7 @@ import asyncio
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -115,6 +115,7 @@ class Extensions:
         self._kept = Kept.of(protected(self.root, settings.data, cache=cache_folder(), lifted=lifted), lifted)
         self._wording = read_wording(self.root / self._config.tool_words) if self._config.tool_words else {}
         self.ui = ui or NoUi()
+        self.servers_changed: Callable[[], None] = lambda: None  # hears that an extension named or took back a server
         self.pins = Pins(ledger, self.root)
         self.tokens = TokenFiles(settings.data, self.root, settings.randomness)
         self.members: list[Member] = []
@@ -310,6 +311,7 @@ class Extensions:
 
     def _reported(self, correlation: Correlation, event: str, data: dict[str, Any]) -> None:
         if event == "servers_changed":
+            self.servers_changed()
             self.control.tell({"type": "mcp_servers_change", "servers": listed_servers(self.members)})
             return
         self._evidence.write(correlation, Event(f"extension.{event}", data, level="warn"))

@@ -171,7 +171,8 @@ class LiveSession:
     def _send_user(self, content: Any, options: Mapping[str, Any] | None = None) -> None:
         """A message in the user's name: an agent at work hears it (`steer`), or a turn begins with it."""
         text = content if isinstance(content, str) else text_of(content)
-        self._wish(text, steers=(options or {}).get("deliverAs") == "steer")
+        how = options or {}
+        self._wish(text, steers=how.get("deliverAs") == "steer", expands=how.get("expandPromptTemplates") is True)
 
     def _wish(self, text: str | None, **how: Any) -> None:
         self.tree.wish(text, place=self._place and f"{self._place}/turn", **how)
@@ -202,11 +203,21 @@ class LiveSession:
                 self._append_entry(str(entry.get("customType")), entry.get("data"))
             elif entry.get("type") == "custom_message":
                 self._add(entry)
+            elif entry.get("type") == "compaction":
+                self._compact(entry)
         if goes_on:
             self._place = f"settle:{last}"
             self._wish(None)
         self._place = None
         await self.save()
+
+    def _compact(self, entry: Mapping[str, Any]) -> None:
+        """A summary that an extension brings, from one of its entries on or for everything before it."""
+        kept, summary = entry.get("firstKeptEntryId"), entry.get("summary")
+        if isinstance(summary, str) and (kept is None or kept in {item["id"] for item in self.tree.branch()}):
+            fields = {"summary": summary, "firstKeptEntryId": kept, "details": entry.get("details")}
+            tokens = estimated_tokens(self.tree)
+            self.tree.append("compaction", place=self._place, **fields, tokensBefore=tokens, fromHook=True)
 
     def ask(self, request: dict[str, Any]) -> None:
         """Keep what waits for an agent (S2)."""

@@ -103,7 +103,10 @@ class RoutedModel:
 def _kept_state(tree: SessionTree, named: tuple[str, str]) -> Any:
     for entry in reversed(tree.branch()):
         data = entry.get("data")
-        is_state = entry.get("customType") == STATE and isinstance(data, Mapping)
-        if is_state and (data["provider"], data["modelId"]) == named:
+        if entry.get("customType") == STATE and isinstance(data, Mapping) and _of(data) == named:
             return data["state"]
     return None
+
+
+def _of(data: Mapping[str, Any]) -> tuple[Any, Any]:
+    return data.get("provider"), data.get("modelId")

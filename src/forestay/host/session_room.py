@@ -228,8 +228,8 @@ class SessionRoom:
         if not lines:
             self._places.pop(place, None)
         elif place in self._places or taken < PLACES:
-            drawn = {"frames": cut(frames, len(frames)), "interval_ms": interval_ms} if frames else {}
-            self._places[place] = Place(extension, kind, key, cut(lines), **drawn)
+            drawn = cut(frames, len(frames))
+            self._places[place] = Place(extension, kind, key, cut(lines), drawn, interval_ms if drawn else 0)
 
     def _within(self, extension: str, what: str, most: int) -> bool:
         self._counts[what, extension] += 1

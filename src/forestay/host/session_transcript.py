@@ -10,6 +10,9 @@ from forestay.models import Message
 from forestay.runs import Execution
 from forestay.sessions import Sessions, SessionTree, text_of
 
+PLAIN = "extension-text"
+"""Who says a task whose text is what it is: an extension, and no command, template or file is meant."""
+
 
 class SessionTranscript:
     """`agents.Transcript` over a session, for one execution of a node."""
@@ -24,7 +27,8 @@ class SessionTranscript:
         settled: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`settled` waits until what extensions have sent is there."""
-        self.source = str(ctx.inputs.get("source") or "rpc")
+        source = str(ctx.inputs.get("source") or "rpc")
+        self.source = "extension" if source == PLAIN else source
         self._ctx = ctx
         self._sessions = sessions
         self._tree = tree

@@ -28,7 +28,7 @@ import msgspec
 from forestay.agents import aborted_entry
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.mentions import addressed
-from forestay.host.session_transcript import SessionTranscript
+from forestay.host.session_transcript import PLAIN, SessionTranscript
 from forestay.host.session_ui import SessionUi
 from forestay.kernel import OPERATOR, Clock, Ids, Problem, one_line
 from forestay.runs import TERMINAL, CreateRun, Execution, Runs
@@ -229,7 +229,8 @@ class SessionTurns:
                 await self._sessions.save(tree)
                 _log.warning("session %s: %d turns of extensions in a row; no more begin", tree.id, MOST_IN_A_ROW)
                 return None
-            return await self._begin(tree, wishes[0].text or "", tenant, None, "extension", agent, wishes=wishes)
+            text, source = wishes[0].text or "", "extension" if wishes[0].expands else PLAIN
+            return await self._begin(tree, text, tenant, None, source, agent, wishes=wishes)
 
     async def _running(self, tree: SessionTree, tenant: str) -> str | None:
         """The run of the turn that was begun last and has not ended; one that was only noted is started (Q1)."""

@@ -47,6 +47,8 @@ class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether an agent that is at work hears it before its next answer."""
     turn: bool = True
     """Whether it is answered; a message that is not stands in the session when the agent has heard it, or ended."""
+    expands: bool = False
+    """Whether the text may be a command, a prompt template or a skill."""
 
 
 class SessionTree:
@@ -180,12 +182,13 @@ class SessionTree:
         message: Mapping[str, Any] | None = None,
         steers: bool = False,
         turn: bool = True,
+        expands: bool = False,
         place: str | None = None,
     ) -> None:
         """Note that an extension wants a turn (S5); a wish with a `place` that is there already is not noted (S4)."""
         if place is None or place not in self._places:
             sent = sent_message(message) if message is not None else None
-            wish = Wish(self._ids.token(8), text, sent, steers, turn)
+            wish = Wish(self._ids.token(8), text, sent, steers, turn, expands)
             self._wished(wish, place)
             attrs = {"place": place} if place is not None else {}
             self.unsaved.append(Draft("session.wish", msgspec.to_builtins(wish), attrs))
