@@ -197,7 +197,15 @@ def test_rpc_mode_steers_an_agent_between_its_tool_calls_and_forgets_what_waits(
         assert cleared["data"] == {"steering": ["Never."], "followUp": ["Later."]}
         ends = [item["message"] for item in told if item["type"] == "message_end"]
         said = [message["content"][0].get("text", "calls") for message in ends]
-        assert said == ["Look when asked.", "calls", "four fathoms", "Make haste.", "So: Make haste.", "Two.", "So: Two."], done
+        assert said == [
+            "Look when asked.",
+            "calls",
+            "four fathoms",
+            "Make haste.",
+            "So: Make haste.",
+            "Two.",
+            "So: Two.",
+        ], done
 
     real_time(tmp_path, story)
 

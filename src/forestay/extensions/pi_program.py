@@ -238,15 +238,14 @@ class Rpc:
         return cleared
 
     def _prompted(self, text: str, steers: bool) -> None:
-        if steers and self._working is not None:
-            self._agent.steering.append(text)
-            return
-        self._waiting.append(text)
-        if self._working is None:
-            self._working = asyncio.ensure_future(self._work())
+        if self._working is not None:
+            (self._agent.steering if steers else self._waiting).append(text)
+        else:
+            self._working = asyncio.ensure_future(self._work(text))
             self._working.add_done_callback(self._ended)
 
-    async def _work(self) -> None:
+    async def _work(self, first: str) -> None:
+        await self._agent.prompt(first)
         while self._waiting or self._agent.steering:
             await self._agent.prompt((self._agent.steering or self._waiting).pop(0))
 
@@ -254,6 +253,8 @@ class Rpc:
         self._working = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._streams.error(f"pi: {error}\n")
+        if late := self._agent.steering or self._waiting:  # it was said when the work had just ended
+            self._prompted(late.pop(0), steers=False)
 
     def _state(self) -> dict[str, Any]:
         is_busy = self._working is not None
