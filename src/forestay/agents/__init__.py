@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from forestay.agents.history import AgentWork, read_work
     from forestay.agents.manifest import AgentManifest, load, parse, precedence
     from forestay.agents.pack import PACK_SCHEMA, AgentPack, exported, read_pack
-    from forestay.agents.pi import from_pi, text_of
+    from forestay.agents.pi import from_pi, text_of, to_pi
     from forestay.agents.ports import Heard, Hooks, Kept, Memory, Quiet, Transcript
     from forestay.agents.prompt_chain import (
         Observability,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         read_ref,
         read_template,
     )
+    from forestay.agents.steps import Interjection
     from forestay.agents.transcript import aborted_entry, conversation
 
 __getattr__, __dir__ = face(__name__, __file__)

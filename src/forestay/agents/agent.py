@@ -14,7 +14,7 @@ from forestay.agents.manifest import AgentManifest
 from forestay.agents.performer import end, perform, tell_end
 from forestay.agents.ports import AgentModel, Hooks, Memory, Quiet, Transcript
 from forestay.agents.stage import Stage
-from forestay.agents.steps import Confirm, Fail, Finish, Outcome, Record
+from forestay.agents.steps import Confirm, Fail, Finish, Interjected, Outcome, Record
 from forestay.agents.transcript import entries_of, failed_entry
 from forestay.kernel import Clock, Problem, SystemClock, mistakes
 from forestay.models import ToolCall, Usage
@@ -93,7 +93,7 @@ class Agent:
             yield narrator.completed("failed", None, None)
             yield AgentResult("failed", problem=refused)
             return
-        state = AgentState(self._manifest)
+        state = AgentState(self._manifest, hears=stage.transcript is not None and stage.transcript.hears)
         try:
             while True:
                 step = decide(state)
@@ -128,9 +128,15 @@ class Agent:
 
     async def _keep(self, stage: Stage, state: AgentState, record: Record) -> None:
         """Put what happened into the conversation, where the invocation goes on with one."""
-        if stage.transcript is not None:
-            for place, entry in entries_of(state, record, self._model.name, self._clock.now_ms()):
-                await stage.transcript.take(f"{stage.invocation.id}/{place}", entry)
+        if stage.transcript is None:
+            return
+        made = entries_of(state, record, self._model.name, self._clock.now_ms())
+        entries = [(f"{stage.invocation.id}/{place}", entry) for place, entry in made]
+        if isinstance(record, Interjected):
+            await stage.transcript.hear(entries, record.met)
+        else:
+            for place, entry in entries:
+                await stage.transcript.take(place, entry)
 
     async def _keep_failure(self, stage: Stage, state: AgentState, problem: Problem) -> None:
         if stage.transcript is not None:

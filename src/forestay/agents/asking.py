@@ -36,6 +36,9 @@ class Direct:
     def name(self) -> str:
         return self._model.name
 
+    def writer(self, key: str) -> str:
+        return ""
+
     async def once(self, key: str, ask: Callable[[], Awaitable[Completion]]) -> Completion:
         async def plain() -> Any:
             return msgspec.to_builtins(await ask())
@@ -52,7 +55,8 @@ async def call_model(stage: Stage, state: AgentState) -> Answered:
     key = f"agent/turn-{state.turns}/model"
 
     async def ask() -> Completion:
-        await stage.tell_turn_end(state)
+        if not state.hears:  # else it was told when the agent listened
+            await stage.tell_turn_end(state)
         await stage.tell("turn_start", turnIndex=state.turns)
         for message in _since_last_answer(state):
             await stage.tell_message(message)
@@ -63,7 +67,8 @@ async def call_model(stage: Stage, state: AgentState) -> Answered:
 
     answer = await stage.model.once(key, ask)
     asked = answer.asked or (answer.usage or Usage(0, 0),)
-    return Answered(answer.text, _distinct(answer.tool_calls), answer.finish_reason, answer.usage, asked)
+    calls, writer = _distinct(answer.tool_calls), stage.model.writer(key)
+    return Answered(answer.text, calls, answer.finish_reason, answer.usage, asked, writer)
 
 
 async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:

@@ -11,6 +11,7 @@ from forestay.agents import pi, structured
 from forestay.agents.asking import call_model
 from forestay.agents.calling import ask_approval, call_tool, gate_call, refuse_call
 from forestay.agents.decide import CALLER, AgentState
+from forestay.agents.listening import listen
 from forestay.agents.manifest import AgentManifest
 from forestay.agents.ports import Kept
 from forestay.agents.prompt_chain import prompt_text
@@ -28,6 +29,7 @@ from forestay.agents.steps import (
     Fail,
     Finish,
     GateCall,
+    Listen,
     Record,
     RefuseCall,
     Step,
@@ -53,6 +55,8 @@ async def perform(stage: Stage, state: AgentState, step: Step) -> Record:
             return await call_tool(stage, state.place, step)
         case RefuseCall():
             return await refuse_call(stage, state.place, step)
+        case Listen():
+            return await listen(stage, state, step)
         case Correct(message):
             return Corrected(message)
         case Confirm():
@@ -79,7 +83,8 @@ async def end(stage: Stage, state: AgentState, step: Finish | Fail) -> Kept | No
 
 
 async def tell_end(stage: Stage, state: AgentState, error: str | None) -> None:
-    await stage.tell_turn_end(state)
+    if not state.hears:  # else it was told when the agent listened
+        await stage.tell_turn_end(state)
     spoken = [pi.to_pi(message) for message in since_history(state)]
     await stage.tell("agent_end", messages=spoken, error=error)
 

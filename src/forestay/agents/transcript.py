@@ -11,7 +11,7 @@ from typing import Any
 
 from forestay.agents import pi
 from forestay.agents.decide import AgentState
-from forestay.agents.steps import Answered, Begun, Corrected, Record, Returned
+from forestay.agents.steps import Answered, Begun, Corrected, Interjected, Record, Returned
 from forestay.kernel import Problem
 from forestay.models import FinishReason, Message, Usage
 
@@ -35,8 +35,7 @@ def entries_of(state: AgentState, record: Record, model: str, now_ms: int) -> En
                     yield "prompt", _message({"role": "user", "content": pi.blocks_of(message.content)}, now_ms)
             for number, item in enumerate(record.added):
                 if not item.get("inSession"):
-                    sent = {name: item.get(name) for name in _SENT}
-                    yield f"added-{number}", {"type": "custom_message", **sent, "display": item.get("display", True)}
+                    yield f"added-{number}", _custom(item)
         case Answered():
             yield f"turn-{state.turns}/answer", _message(_answer(record, model), now_ms)
         case Returned():
@@ -47,8 +46,18 @@ def entries_of(state: AgentState, record: Record, model: str, now_ms: int) -> En
             yield f"{state.place}/result", _message(result, now_ms)
         case Corrected(text):
             yield f"turn-{state.turns}/correction", _message({"role": "user", "content": pi.blocks_of(text)}, now_ms)
+        case Interjected():
+            for said in record.messages:
+                user = _message({"role": "user", "content": pi.blocks_of(said.text)}, now_ms)
+                yield f"heard/{said.id}", user if said.sent is None else _custom(said.sent)
         case _:
             return
+
+
+def _custom(sent: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of an extension, as pi keeps it."""
+    told = {name: sent.get(name) for name in _SENT}
+    return {"type": "custom_message", **told, "display": sent.get("display", True)}
 
 
 def failed_entry(state: AgentState, problem: Problem, model: str, now_ms: int) -> tuple[str, dict[str, Any]]:
@@ -68,7 +77,7 @@ def _message(message: dict[str, Any], now_ms: int) -> dict[str, Any]:
 
 
 def _answer(record: Answered, model: str) -> dict[str, Any]:
-    provider, _, name = model.partition(":")
+    provider, _, name = (record.model or model).partition(":")
     used = record.usage or Usage(0, 0)
     total = used.input_tokens + used.output_tokens
     nothing = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}

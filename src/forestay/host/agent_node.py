@@ -17,7 +17,7 @@ C2  A member of the roster is named where everybody can see it before the run st
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,6 +46,7 @@ from forestay.host.memory import AgentMemory
 from forestay.host.mentions import addressed
 from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
+from forestay.host.routed_model import RoutedModel
 from forestay.host.session_turns import SessionTurns
 from forestay.host.tools import HostTools, RunApprovals
 from forestay.host.tracing import Tracing
@@ -266,7 +267,7 @@ class AgentNode:
     async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
         consents = self._extensions.has_consent
         name = manifest.agent_id
-        model = ctx.metered(self._model(ctx, manifest), name)
+        model = await self._model(ctx, manifest)
         tools: ToolSource = await self._tools.sources(ctx, name, consents=consents)
         own = (ctx.agent or {}).get("memoryRef")
         memory: Memory = AgentMemory(self._memories, ctx.caller("agent", "memory"), ctx.along, own)
@@ -290,12 +291,35 @@ class AgentNode:
             verbosity="summary",
         )
 
-    def _model(self, ctx: Execution, manifest: AgentManifest) -> Model:
-        """The agent's own model or that of its class, unless the run's `configurable` names one (RFC 0077 §B-1)."""
+    async def _model(self, ctx: Execution, manifest: AgentManifest) -> Model | RoutedModel:
+        """The agent's own model or that of its class, unless the run's `configurable` names one (RFC 0077 §B-1), or one
+        was chosen in its session and is still there."""
         wanted, mock = ctx.configurable.get("model"), ctx.configurable.get("mockProvider")
-        if wanted is None and mock is None:
-            return self._models.for_agent(manifest.agent_id, manifest.model_class)
-        return ctx.models.chosen(None, wanted, ctx.caller("agent", "model"), mock)
+
+        def meter(model: Model) -> Model:
+            return ctx.metered(model, manifest.agent_id)
+
+        if wanted is not None or mock is not None:
+            found = await self._routed(ctx, wanted, meter) if wanted is not None and mock is None else None
+            return found or meter(ctx.models.chosen(None, wanted, ctx.caller("agent", "model"), mock))
+        if (chosen := ctx.configurable.get("sessionModel")) is not None:
+            if (found := await self._routed(ctx, chosen, meter)) is not None:
+                return found
+            if self._models.has(*chosen.split("/", 1)):
+                return meter(self._models.chosen(None, chosen))
+        named = self._models.named_for(manifest.agent_id, manifest.model_class)
+        found = await self._routed(ctx, named, meter)
+        return found or meter(self._models.for_agent(manifest.agent_id, manifest.model_class))
+
+    async def _routed(self, ctx: Execution, name: str, meter: Callable[[Model], Model]) -> RoutedModel | None:
+        """The virtual model of an extension that a name means (`PROVIDER/ID`); None when it means none."""
+        provider, _, id = name.partition("/")
+        if not id or ":" in provider or ctx.tenant != OPERATOR or self._models.has(provider, id):
+            return None
+        suite = await self._extensions.suite(ctx)
+        if suite.catalogue.virtual(provider, id) is None:
+            return None
+        return RoutedModel((provider, id), suite, self._models, ctx, self._extensions.prompts, meter)
 
     async def _hooks(self, ctx: Execution, parked: _Parked) -> Hooks:
         """The hooks of the project's extensions; they are the operator's alone."""
