@@ -38,7 +38,7 @@ from forestay.agents import (
 )
 from forestay.governance import MEMBER, AgentDirectory, AgentRef, Budgets, Deployments, MeteredGate, Staff
 from forestay.host.agent_root import AGENT_ROOT
-from forestay.host.completion import CallerTools, GivenTranscript, conversation_of
+from forestay.host.completion import CallerTools, Conversation, GivenTranscript, conversation_of
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.fixtures import FixtureTools, seeded
 from forestay.host.hooks import SuiteHooks
@@ -53,7 +53,7 @@ from forestay.host.tracing import Tracing
 from forestay.kernel import OPERATOR, Agents, Clock, Ids, Ledger, Problem
 from forestay.models import Model
 from forestay.relay import MAX_SESSIONS_PER_APP, Memories, Relay, Session
-from forestay.runs import Execution, NodeType, Parked, prompted, stream_of
+from forestay.runs import Caller, Execution, NodeType, Parked, prompted, stream_of
 from forestay.tools import Guarded, ToolSource
 
 
@@ -212,7 +212,7 @@ class AgentNode:
             async with session.alone(), self._turns.joined(ctx) as joined:
                 given = conversation_of(ctx.inputs)
                 before.transcript = joined if given is None else GivenTranscript(given)
-                return await self._invoke(ctx, chosen, session, task, before)
+                return await self._invoke(ctx, chosen, session, task, before, given)
         except Exception:
             if ctx.appends:  # what the model said is on record, whatever failed after it
                 await ctx.flush()
@@ -226,20 +226,25 @@ class AgentNode:
                 self._relay.drop(session.id)
 
     async def _invoke(
-        self, ctx: Execution, chosen: ChosenAgent, session: Session, task: Any, parked: _Parked
+        self,
+        ctx: Execution,
+        chosen: ChosenAgent,
+        session: Session,
+        task: Any,
+        parked: _Parked,
+        given: Conversation | None,
     ) -> dict[str, Any]:
-        manifest = chosen.manifest
+        manifest, caller = chosen.manifest, ctx.caller("agent", "agent")
         prompts = await prompted(ctx, agent=manifest, inputs={**ctx.inputs, "task": task})
-        agent = await self._agent(ctx, manifest, session, parked)
-        identity = ctx.identity("agent", "agent")
+        agent = await self._agent(ctx, caller, manifest, session, parked, given)
         invocation = Invocation(
-            id=identity,
+            id=caller.idempotency_key,
             task=task,
             node_id=ctx.node_id,
             source=_source(ctx, task),
             channel=chosen.channel,
             prompts=prompts,
-            principal=ctx.caller("agent", "agent").principal or SYSTEM,
+            principal=caller.principal or SYSTEM,
             observability=ctx.prompts.observability if ctx.has_prompts else "hashed",
         )
         result: AgentResult | None = None
@@ -264,17 +269,25 @@ class AgentNode:
             ctx.along(await session.closing())
         return _outputs(chosen, session, result)
 
-    async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
+    async def _agent(
+        self,
+        ctx: Execution,
+        caller: Caller,
+        manifest: AgentManifest,
+        session: Session,
+        parked: _Parked,
+        given: Conversation | None,
+    ) -> Agent:
         consents = self._extensions.has_consent
         name = manifest.agent_id
         model = await self._model(ctx, manifest)
         tools: ToolSource = await self._tools.sources(ctx, name, consents=consents)
         own = (ctx.agent or {}).get("memoryRef")
-        memory: Memory = AgentMemory(self._memories, ctx.caller("agent", "memory"), ctx.along, own)
+        memory: Memory = AgentMemory(self._memories, caller, ctx.along, own)
         fixtures = ctx.inputs.get("fixtures")
         if isinstance(fixtures, dict):  # the agent is evaluated
             tools, memory = FixtureTools(fixtures, tools), seeded(fixtures)
-        if (given := conversation_of(ctx.inputs)) is not None:
+        if given is not None:
             tools = CallerTools(given.tools, tools)
         gate = self._tools.gate(ctx, name)
         return Agent(

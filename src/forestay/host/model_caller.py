@@ -61,8 +61,8 @@ class RelayModel:
 
         async def both(piece: Piece) -> None:
             await chunks.take(piece)
-            if text := whole(piece.text):
-                await heard(text)
+            if piece.text:
+                await heard(whole(piece.text))
 
         session, model = self._session, self._model
         if isinstance(model, RoutedModel):
@@ -123,10 +123,10 @@ class _Chunks:
             await self._ctx.flush()
 
     def _say(self, *, last: bool) -> None:
-        text, self._waiting = whole(self._waiting), ""
+        text, self._waiting = self._waiting, ""
         if text:
             ctx = self._ctx
-            chunk = {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": text, "isLast": last}
+            chunk = {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": whole(text), "isLast": last}
             ctx.say("output.chunk", chunk, place=f"window-{self._window}>")
 
 
