@@ -70,7 +70,7 @@ from forestay.runs.types import (
     WorkflowCheck,
     WorkflowVersion,
 )
-from forestay.runs.views import DigestPage, DigestsProjection, Sort, Span, scope_of, snapshot
+from forestay.runs.views import scope_of, snapshot
 from forestay.runs.workflows import Condition, Ref, Stored, Workflows, version_of
 
 MAX_BULK = 100
@@ -82,7 +82,7 @@ MAX_CHILDREN = 1_000
 
 def projections() -> list[Projection]:
     """The projections that a ledger must be opened with for `Runs` to work on it."""
-    return [RunsProjection(), EnginesProjection(), DigestsProjection()]
+    return [RunsProjection(), EnginesProjection(), views.DigestsProjection()]
 
 
 class Runs:
@@ -340,8 +340,15 @@ class Runs:
         return await views.asking(self._ledger, tenant, limit)
 
     async def search(
-        self, tenant: str, filters: RunFilter, text: str = "", *, sort: Sort = "newest", start: int = 0, limit: int = 50
-    ) -> DigestPage:
+        self,
+        tenant: str,
+        filters: RunFilter,
+        text: str = "",
+        *,
+        sort: views.Sort = "newest",
+        start: int = 0,
+        limit: int = 50,
+    ) -> views.DigestPage:
         """The runs that match, as people read them: `text` is looked for in inputs, workflows, tags, errors and ids."""
         return await views.search(self._ledger, tenant, filters, text, sort, start, limit)
 
@@ -349,7 +356,7 @@ class Runs:
         """Drop ended runs from memory: their records were removed."""
         self._engine.forget(run_ids)
 
-    async def trend(self, tenant: str, since: int, span_ms: int, spans: int) -> list[Span]:
+    async def trend(self, tenant: str, since: int, span_ms: int, spans: int) -> list[views.Span]:
         """What the runs that began in each of `spans` stretches of time used, and how they ended."""
         return await views.trend(self._ledger, tenant, since, span_ms, spans)
 
