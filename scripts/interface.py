@@ -57,26 +57,24 @@ DIFFERS = {
     "pi.registerMcpServer": "A person approves the server before it is started.",
     "pi.registerToolRenderer": "`next()` gives its own extension's renderers; other extensions are asked after it.",
     "pi.registerMarkdownTransformer": "What it makes of a text is shown beside the text, marked as the extension's.",
-    "pi.registerVirtualModel": "It routes `complete()` and `stream()` of its extension; an agent's model is the "
-    "host's choice.",
+    "pi.registerVirtualModel": "The thinking level of a route has no effect and no retry is told; `models.default` "
+    "names a model of the host.",
     "pi.getMcpServers": "Values of variables and headers of other extensions' servers are left out.",
-    "pi.unregisterMcpServer": "Its tools are withdrawn when servers are next brought in line with what people decided.",
-    "event.agent_before_settle": "Entries `custom` and `custom_message` are kept; others are left out.",
+    "event.agent_before_settle": "Entries of the type `context_edit` are left out.",
     "event.provider_stream_event": "`data` is the host's own `text_delta`; a provider's bytes stay with the host.",
-    "pi.sendUserMessage": 'It comes after the turn that is under way, also with `deliverAs: "steer"`.',
-    "pi.sendMessage": "As sendUserMessage; `nextTurn` waits for the person's own turn, as in pi.",
+    "pi.sendUserMessage": "A follow-up is a turn of its own, and so is what comes without `deliverAs` while an agent "
+    "works; pi refuses that. Text alone, no images.",
+    "pi.sendMessage": "A follow-up is a turn of its own, with its own `agent_start` and `agent_end`.",
     "pi.exec": "The program is confined and sees what the extension may.",
-    "pi.setModel": "It chooses what `ctx.model` and `complete()` use; the agent's own model is the host's choice.",
+    "pi.setModel": "The turn under way goes on with its model; the next one has the one that was chosen.",
     "pi.setThinkingLevel": "It is kept in the session and told; the host's models have no such level.",
     "pi.getSettings": "The model, the thinking level and the theme; the host's own settings are not told.",
     "ctx.mode": "`tui` while a person is there, `print` otherwise.",
-    "ctx.scopedModels": "Always empty: nobody narrows the models here.",
     "ctx.isProjectTrusted": "Always true: an extension runs when a person trusts the project, and not before.",
     "ctx.shutdown": "It ends a chat; a host that others use goes on.",
     "ctx.modelRegistry": "Keys stay with the host; `getApiKey` gives a word that opens nothing.",
     "command ctx.getSystemPromptOptions": "The folder, the active tools and the prompt alone.",
     "tool ctx.executeTool": "A tool of another extension needs the capability `tool`.",
-    "ctx.ui.setWorkingIndicator": "Its first frame stands before the message; it is not animated.",
     "ctx.ui.setHiddenThinkingLabel": "It is taken; no thinking is shown.",
     "ctx.ui.setEditorComponent": "It is kept and given back; the editor stays the front end's own.",
     "ctx.ui.addAutocompleteProvider": "A chat asks it at the tab key, for the last word of the line.",
@@ -86,8 +84,8 @@ DIFFERS = {
     "event.before_provider_request": "Of what it changes, messages, tokens and temperature count.",
     "event.session_directory": "It is heard by who listens; the host chooses where sessions lie.",
     "program.-p": "On the PATH of the extension's programs, under its grants and tokens; it keeps no session.",
-    "program.--mode-rpc": "prompt, steer, follow_up, abort, new_session, get_state, get_messages, set_model, "
-    "get_last_assistant_text, get_available_models.",
+    "program.--mode-rpc": "prompt, steer, follow_up, clear_queue, abort, new_session, get_state, get_messages, "
+    "set_model, get_last_assistant_text, get_available_models.",
 }
 
 ABSENT = {

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.agents import conversation
-from forestay.agents.transcript import NO_RESULT
+from forestay.agents.pi import NO_RESULT
 
 
 def assistant(*calls: str, stop: str = "toolUse", text: str = "") -> dict[str, Any]:

@@ -80,3 +80,6 @@ async def test_a_handler_leaves_entries_and_asks_for_one_more_turn_before_an_age
         await suite.session.settle([{"type": "custom", "customType": "log", "data": {"asked": 1}}], True)
         assert len(tree.wishes) == 1, "what ends again after a crash leaves the same"
         assert len([entry for entry in tree.entries if entry["type"] == "custom"]) == 1
+        sums = [{"type": "compaction", "summary": "Calm.", "firstKeptEntryId": kept} for kept in ("nowhere", None)]
+        await suite.session.settle([{"type": "context_edit", "targetId": "x"}, *sums], goes_on=False)
+        assert [message["role"] for message in suite.session.messages()] == ["compactionSummary"], "one names an entry"

@@ -51,8 +51,10 @@ class Sea:
     def __init__(self) -> None:
         self.asked: list[Mapping[str, Any]] = []
         self.waits, self.left = asyncio.Event(), asyncio.Event()
+        self.listed = asyncio.Event()
 
     async def models(self) -> list[Mapping[str, Any]]:
+        self.listed.set()
         return [{"provider": "sea", "id": "ebb"}, {"provider": "sea", "id": "flow"}]
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
@@ -66,8 +68,10 @@ class Sea:
                 await asyncio.Event().wait()
             finally:
                 self.left.set()
-        if text in ("Look.", "For ever.", "again"):
-            path = "notes.md" if text == "Look." else "again.md"
+        if text == "Look when asked.":
+            await self.listed.wait()
+        if text in ("Look.", "Look when asked.", "For ever.", "again"):
+            path = "notes.md" if text.startswith("Look") else "again.md"
             call = {"type": "toolCall", "id": "c1", "name": "read", "arguments": {"path": path}}
             yield {"message": {"content": [call], "stopReason": "toolUse", "usage": usage}}
             return
@@ -170,6 +174,38 @@ def test_rpc_mode_takes_commands_in_turn(tmp_path: Path) -> None:
         assert [model["id"] for model in answers["3"]["data"]["models"]] == ["ebb", "flow"]
         said = [item["message"]["content"][0]["text"] for item in told if item["type"] == "message_end"]
         assert said == ["One.", "So: One.", "Two.", "So: Two."] and done["code"] == 0
+
+    real_time(tmp_path, story)
+
+
+@pytest.mark.api("program.--mode-rpc")
+def test_rpc_mode_steers_an_agent_between_its_tool_calls_and_forgets_what_waits(tmp_path: Path) -> None:
+    async def story(suite: Extensions, sea: Sea) -> None:
+        sea.listed.clear()
+        commands = [
+            {"type": "prompt", "message": "Look when asked."},
+            {"type": "follow_up", "message": "Later."},
+            {"type": "steer", "message": "Never."},
+            {"id": "c", "type": "clear_queue"},
+            {"type": "follow_up", "message": "Two."},
+            {"type": "steer", "message": "Make haste."},
+            {"type": "get_available_models"},  # now the model answers
+        ]
+        done = await run(suite, "--mode", "rpc", stdin="".join(json.dumps(item) + "\n" for item in commands))
+        told = [json.loads(line) for line in done["out"].splitlines()]
+        cleared = next(item for item in told if item.get("id") == "c")
+        assert cleared["data"] == {"steering": ["Never."], "followUp": ["Later."]}
+        ends = [item["message"] for item in told if item["type"] == "message_end"]
+        said = [message["content"][0].get("text", "calls") for message in ends]
+        assert said == [
+            "Look when asked.",
+            "calls",
+            "four fathoms",
+            "Make haste.",
+            "So: Make haste.",
+            "Two.",
+            "So: Two.",
+        ], done
 
     real_time(tmp_path, story)
 

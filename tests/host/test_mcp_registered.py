@@ -28,12 +28,13 @@ def project(folder: Path, entry: Any = ENTRY) -> Path:
     """A project whose extension registers the test server."""
     (folder / ".pi" / "extensions").mkdir(parents=True)
     shutil.copy(SERVER, folder / "server.py")
-    script = f"export default (pi) => pi.registerMcpServer({json.dumps('probe')}, {json.dumps(entry)});"
+    script = f"""export default (pi) => {{ pi.registerMcpServer("probe", {json.dumps(entry)});
+      pi.registerCommand("leave", {{ handler: async () => pi.unregisterMcpServer("probe") }}); }}"""
     (folder / PLACE).write_text(script)
     return folder
 
 
-@pytest.mark.api("pi.registerMcpServer")
+@pytest.mark.api("pi.registerMcpServer|pi.unregisterMcpServer")
 def test_a_registered_server_is_approved_pinned_and_called(tmp_path: Path) -> None:
     folder = project(tmp_path / "project")
 
@@ -59,6 +60,10 @@ def test_a_registered_server_is_approved_pinned_and_called(tmp_path: Path) -> No
                     await asyncio.sleep(0.01)
             done = await settled(host, await started(host, "seven"))
             assert done.status == "completed" and "seven" in str(done.outputs)
+            await suite.run_command("leave")
+            async with asyncio.timeout(20):
+                while TOOL in {tool.name for tool in suite.tools()}:  # its tools go with it
+                    await asyncio.sleep(0)
 
     asyncio.run(story())
 

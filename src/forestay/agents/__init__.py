@@ -6,14 +6,13 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.agents.agent import Agent, AgentResult
-    from forestay.agents.asking import Direct
     from forestay.agents.catalogue import ASSISTANT, Catalogue, newest, no_agent
     from forestay.agents.decide import CALLER
     from forestay.agents.events import SYSTEM, AgentEvent, Invocation, arguments_hash
     from forestay.agents.history import AgentWork, read_work
     from forestay.agents.manifest import AgentManifest, load, parse, precedence
     from forestay.agents.pack import PACK_SCHEMA, AgentPack, exported, read_pack
-    from forestay.agents.pi import from_pi, text_of
+    from forestay.agents.pi import aborted_entry, conversation, from_pi, text_of, to_pi
     from forestay.agents.ports import Heard, Hooks, Kept, Memory, Quiet, Transcript
     from forestay.agents.prompt_chain import (
         Observability,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
         read_ref,
         read_template,
     )
-    from forestay.agents.transcript import aborted_entry, conversation
+    from forestay.agents.stage import Direct
+    from forestay.agents.steps import Interjection
 
 __getattr__, __dir__ = face(__name__, __file__)

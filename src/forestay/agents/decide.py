@@ -8,6 +8,8 @@ A4  The loop ends: turns and repairs are bounded.
 A5  An answer leaves the loop only when it fits the return schema.
 A6  A tool of the caller's own is never called here. When the host's own calls of an answer are settled, the loop ends
     and hands the others over.
+A7  What is said to an agent of a conversation while it works, it hears when all tool calls of its answer are settled:
+    before the model is asked again, and before the loop ends.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ from forestay.agents.steps import (
     Finish,
     GateCall,
     Gated,
+    Interjected,
+    Listen,
     Outcome,
     Record,
     RefuseCall,
@@ -52,6 +56,10 @@ class AgentState(msgspec.Struct, frozen=True):
     """Where an invocation stands: the fold of its records."""
 
     manifest: AgentManifest
+    hears: bool = False
+    """Whether somebody may speak to it while it works (A7)."""
+    listened: int = -1
+    """After how many turns it listened last."""
     messages: tuple[Message, ...] = ()
     surface: tuple[Tool, ...] = ()
     handled: bool = False
@@ -103,6 +111,10 @@ def evolve(state: AgentState, record: Record) -> AgentState:
             )
         case Confirmed():
             return replace(state, confirmed=record)
+        case Interjected():
+            said = tuple(Message("user", item.text) for item in record.messages)
+            last = None if any(item.wants_answer for item in record.messages) else state.last
+            return replace(state, messages=(*state.messages, *said), last=last, listened=state.turns)
         case _:
             assert_never(record)
 
@@ -128,6 +140,9 @@ def decide(state: AgentState) -> Step:
         return Finish(state.last.text if state.last is not None else "", "handed-off", calls=state.waiting)
     if state.waiting:
         return _settle(state, state.waiting[0])
+    if state.hears and state.listened < state.turns:
+        is_failed = state.last is not None and state.last.finish_reason in ("content_filter", "error")
+        return Listen(takes=not is_failed and state.turns < state.manifest.turns)
     if state.last is None or state.last.tool_calls:
         return _next_turn(state)
     return _conclude(state, state.last)

@@ -87,7 +87,8 @@ class Narrator:
             case _, Begun():
                 return list(self._prompts())
             case _, Answered():
-                used = [self._used(state.turns, number, usage) for number, usage in enumerate(record.asked)]
+                asked = enumerate(record.asked)
+                used = [self._used(state.turns, number, usage, record.model) for number, usage in asked]
                 return [*used, self._reasoned(state.turns, record)]
             case GateCall(call), Gated() if tool := state.tool(call.name):
                 called = self._tool_called(state.place, tool, record.arguments or call.arguments)
@@ -122,11 +123,12 @@ class Narrator:
         for number, (type, payload) in enumerate(told):
             yield AgentEvent(type, payload, f"{invocation.id}/prompt-{number}")
 
-    def _used(self, turn: int, number: int, usage: Usage) -> AgentEvent:
+    def _used(self, turn: int, number: int, usage: Usage, writer: str = "") -> AgentEvent:
         """What one call of the model used: one event for each (RFC 0026)."""
+        provider, _, name = writer.partition(":")
         payload = {
-            "provider": self._provider,
-            "model": self._model,
+            "provider": provider or self._provider,
+            "model": (name or provider) or self._model,
             "inputTokens": usage.input_tokens,
             "outputTokens": usage.output_tokens,
             "nodeId": self._invocation.node_id,

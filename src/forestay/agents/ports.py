@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from forestay.agents.steps import Interjection
 from forestay.models import Completion, Message, Params, ToolSpec
 
 Heard = Callable[[str], Awaitable[None]]
@@ -21,6 +22,9 @@ class AgentModel(Protocol):
 
     async def once(self, key: str, ask: Callable[[], Awaitable[Completion]]) -> Completion:
         """The answer on record under `key`; when there is none, that of `ask()`, which is then on record."""
+
+    def writer(self, key: str) -> str:
+        """The model that wrote the answer under `key`, where this one chooses among others; else empty."""
 
     async def turn(
         self, key: str, messages: Sequence[Message], tools: Sequence[ToolSpec], params: Params, heard: Heard
@@ -65,6 +69,8 @@ class Transcript(Protocol):
 
     source: str
     """Who says the task, in pi's words: `interactive`, `rpc` or `extension`."""
+    hears: bool
+    """Whether something may be said to the agent while it works."""
 
     def leaf(self) -> str | None:
         """Where the conversation stands."""
@@ -74,6 +80,15 @@ class Transcript(Protocol):
 
     async def take(self, place: str, entry: dict[str, Any]) -> None:
         """Keep an entry, once for each `place`. What it rests on is on record before it is kept."""
+
+    def is_recorded(self, *keys: str) -> bool:
+        """Whether an effect of one of these keys is on record."""
+
+    async def waiting(self) -> Sequence[Interjection]:
+        """What was said to the agent and it has not heard, as much of it as it hears at once."""
+
+    async def hear(self, entries: Sequence[tuple[str, dict[str, Any]]], met: Sequence[str]) -> None:
+        """Keep what the agent heard, each under its place, and have `met` wait no longer; both or nothing."""
 
 
 class Quiet:

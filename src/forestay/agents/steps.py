@@ -38,6 +38,8 @@ class Answered(msgspec.Struct, frozen=True, tag="answered"):
     finish_reason: FinishReason
     usage: Usage | None = None
     asked: tuple[Usage, ...] = ()  # what each call of the model used
+    model: str = ""
+    """The model that wrote it, where the agent's own model is one that chooses among others."""
 
 
 class Gated(msgspec.Struct, frozen=True, tag="gated"):
@@ -79,7 +81,26 @@ class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):
     accepted: bool
 
 
-Record = Begun | Answered | Gated | Approved | Returned | Corrected | Confirmed
+class Interjection(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that was said to the agent while it worked."""
+
+    id: str
+    text: str
+    """What the model reads of it."""
+    sent: dict[str, Any] | None = None
+    """A message of an extension, as it was sent; None: it is said in the user's name."""
+    wants_answer: bool = True
+
+
+class Interjected(msgspec.Struct, frozen=True, tag="interjected"):
+    """What the agent heard after a turn, before the model is asked again or the work ends."""
+
+    messages: tuple[Interjection, ...] = ()
+    met: tuple[str, ...] = ()
+    """The ids of everything that waits no longer, also of what an extension handled."""
+
+
+Record = Begun | Answered | Gated | Approved | Returned | Corrected | Confirmed | Interjected
 
 
 class Begin(msgspec.Struct, frozen=True):
@@ -113,6 +134,12 @@ class RefuseCall(msgspec.Struct, frozen=True):
     status: ReturnStatus
 
 
+class Listen(msgspec.Struct, frozen=True):
+    """End the turn, and hear what was said meanwhile; after a failed answer, or the last turn, it waits."""
+
+    takes: bool
+
+
 class Correct(msgspec.Struct, frozen=True):
     message: str
 
@@ -141,5 +168,5 @@ class Fail(msgspec.Struct, frozen=True):
 
 
 Step = (
-    Begin | CallModel | GateCall | AskApproval | CallTool | RefuseCall | Correct | Confirm | Finish | Fail
+    Begin | CallModel | GateCall | AskApproval | CallTool | RefuseCall | Listen | Correct | Confirm | Finish | Fail
 )  # fmt: skip

@@ -214,6 +214,8 @@ class Chat:
             if command.name == "key":
                 self._ui.draft = pressed(command.arguments)[1]  # what `ctx.ui.getEditorText()` finds, and may change
             said = await chat_commands.perform(self._suite, command)
+            if command.name == "model" and command.arguments.strip():
+                self._model = None  # what is chosen in the session counts from here
             for shown in said.lines:
                 self._say(shown)
             if said.draft:
@@ -277,17 +279,21 @@ class Chat:
 
     async def _follow(self, run_id: str) -> None:
         """Show a turn until its end; what it asks is asked here."""
-        runs, spoken = self._host.runs, SpokenText()
+        runs, spoken = self._host.runs, SpokenText(before=self._ui.moved)
         self._ui.end_line = spoken.end
-        async for event in runs.follow(run_id, OPERATOR):
-            self._show(event, spoken)
-            if event.type == "agent.toolReturned":
-                await self._show_entries()
-            if event.type == "interrupt.requested":
-                spoken.end()
-                for item in await runs.interrupts(run_id, OPERATOR):
-                    value = await asking.answer_to(item.data)
-                    await runs.resolve_by_node(run_id, item.node_id, OPERATOR, {"resumeValue": value}, "chat")
+        self._ui.work()
+        try:
+            async for event in runs.follow(run_id, OPERATOR):
+                self._show(event, spoken)
+                if event.type == "agent.toolReturned":
+                    await self._show_entries()
+                if event.type == "interrupt.requested":
+                    spoken.end()
+                    for item in await runs.interrupts(run_id, OPERATOR):
+                        value = await asking.answer_to(item.data)
+                        await runs.resolve_by_node(run_id, item.node_id, OPERATOR, {"resumeValue": value}, "chat")
+        finally:
+            self._ui.rest()
         spoken.end()
         ended = await runs.get_run(run_id, OPERATOR)
         if ended.error is not None:
@@ -297,7 +303,6 @@ class Chat:
         """Show what a run says and does."""
         kind, payload = event.type, event.payload
         if kind == "output.chunk":
-            self._ui.moved()
             spoken.say(payload["chunk"])
         elif kind in ("agent.toolCalled", "agent.toolReturned"):
             spoken.end()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forestay.cli.chat_keys import pressed
@@ -96,6 +96,24 @@ async def _key(suite: Extensions, arguments: str) -> Said:
     return Said()
 
 
+async def _model(suite: Extensions, arguments: str) -> Said:
+    """Say which models there are, or have another one answer in this session from now on."""
+    offered = await suite.catalogue.selectable()
+    if not arguments:
+        now = _shown(suite.session.model or {})
+        return Said(tuple(f"{'*' if _shown(model) == now else ' '} {one_line(_shown(model))}" for model in offered))
+    fitting = [model for model in offered if arguments in (_shown(model), model.get("id"))]
+    if len(fitting) != 1:
+        known = [_shown(model) for model in offered]
+        raise Problem("model_unknown", f"No model, or more than one, is {one_line(arguments)[:80]}.", known=known)
+    await suite.control.request("setModel", {"args": [fitting[0]]})
+    return Said((f"model  {one_line(_shown(fitting[0]))}",))
+
+
+def _shown(model: Mapping[str, Any]) -> str:
+    return f"{model.get('provider')}/{model.get('id')}"
+
+
 async def _compact(suite: Extensions, arguments: str) -> Said:
     wish = [{"customInstructions": arguments}] if arguments else []
     done = await suite.control.request("compact", {"args": wish})
@@ -119,6 +137,7 @@ OWN: dict[str, OwnCommand] = {
     "name": OwnCommand("TEXT: name the session", _name),
     "new": OwnCommand("begin a new session", _new),
     "resume": OwnCommand("ID: go on with another session", _resume),
+    "model": OwnCommand("[PROVIDER/ID]: the models there are, or the one that answers in this session", _model),
     "compact": OwnCommand("[WISH]: put a summary in place of what was said long ago", _compact),
     "key": OwnCommand("KEY: what an extension bound to a key, as ctrl+g; the key itself does it too", _key),
     "move": OwnCommand("ENTRY: go on from an earlier entry", _move),

@@ -10,6 +10,8 @@ G4  When the person ends what is under way, its questions are cancelled: those t
 G5  A component has the keys while it is shown, and is drawn where it stood unless something was shown below it since.
     Going on after a person's keys is no further question. Ctrl-C always ends it. A terminal that can only write lines
     takes the names of keys.
+G6  What is under way stands at the end of the screen while an agent works, and moves as its extension wants. It gives
+    way to everything else that is shown, and to a line that is asked for, and is gone when the work ends.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ from typing import Any, Literal
 
 from forestay.cli.keyboard import Keyboard
 from forestay.cli.spoken_text import shows_more
-from forestay.extensions import FORMS, KEYS, WORKING, Working, checked_answer
+from forestay.extensions import FORMS, KEYS, USUAL_MS, WORKING, Working, checked_answer
 from forestay.kernel import canonical, one_line
 
 NOTICES, DIALOGS = 20, 10
-_LINES, _WIDTH, _OPTIONS = 20, 400, 50
+_LINES, _WIDTH, _OPTIONS, _MOVING = 20, 400, 50, 5
 _NARROWEST = 20
 _KEY = re.compile(r"\x1b\[[0-9;?<]*[ -/]*[@-~]|\x1bO.|\x1b[^\x1b]?|.", re.DOTALL)
 _PLACES = {"setWidget": "lines", "setHeader": "lines", "setFooter": "lines"}
@@ -70,6 +72,8 @@ class ChatUi:
         self._open: set[asyncio.Future[Any]] = set()
         self._given_up = False
         self._working: defaultdict[str, Working] = defaultdict(Working)
+        self._moving: asyncio.Task[None] | None = None  # draws what is under way (G6)
+        self._moving_height = 0
         self._canvas: _Canvas | None = None  # the component that has the keys, as it was drawn last
         self._told: dict[tuple[str, str], list[str]] = {}  # what stands there, as it was shown last
         self.draft = ""
@@ -133,8 +137,11 @@ class ChatUi:
         elif operation in _PLACES:
             self._stand(extension, f"{operation}:{params.get('key', '')}", params.get("lines") or [])
         elif operation in WORKING:
-            if line := self._working[extension].heard(operation, params):
+            line = self._working[extension].heard(operation, params)
+            if line and not self._working[extension].lines:
                 self._say(extension, [line])  # it tells of what is under way: after that it says nothing
+            elif line and not shows_more(sys.stdout):
+                self._say(extension, [line])
         elif operation == "notify":
             mark = {"error": "error: ", "warning": "warning: "}.get(str(params.get("type")), "")
             self._say(extension, f"{mark}{params.get('message', '')}".split("\n"))
@@ -237,8 +244,47 @@ class ChatUi:
         sys.stdout.flush()
         canvas.height = len(lines)
 
+    # What is under way (G6)
+
+    def work(self) -> None:
+        """An agent begins its work."""
+        if shows_more(sys.stdout):
+            self._moving = asyncio.ensure_future(self._move())
+
+    def rest(self) -> None:
+        """The work has ended."""
+        if self._moving is not None:
+            self._moving.cancel()
+            self._moving = None
+        self._clear_moving()
+
+    async def _move(self) -> None:
+        number = 0
+        while True:
+            moving = {name: working for name, working in self._working.items() if working.lines}
+            if not self._keyboard.busy:
+                self._draw_moving([marked(name, *_cut([it.line(number)])) for name, it in moving.items()])
+            number += 1
+            await asyncio.sleep(min((working.interval_ms for working in moving.values()), default=USUAL_MS) / 1000)
+
+    def _draw_moving(self, lines: list[str]) -> None:
+        self._clear_moving()
+        width = max(shutil.get_terminal_size().columns - 1, _NARROWEST)
+        shown = [_fitting(line, width) for line in lines[:_MOVING]]
+        if shown and (self._canvas is None or not self._canvas.is_open):
+            sys.stdout.write("".join(f"{line}\n" for line in shown))
+            sys.stdout.flush()
+            self._moving_height = len(shown)
+
+    def _clear_moving(self) -> None:
+        if self._moving_height:
+            sys.stdout.write(f"\r\x1b[{self._moving_height}A\x1b[J")
+            self._moving_height = 0
+            sys.stdout.flush()
+
     def moved(self) -> None:
         """Something else is shown at the end of the screen: a component is drawn below it."""
+        self._clear_moving()
         if self._canvas is not None:
             self._canvas.height = 0
 

@@ -64,6 +64,7 @@ TEMPLATE = """\
 # default = "local"                      # offline; or an entry's name, "ollama:MODEL", "openai:MODEL[@BASE_URL]" …
 # embedder = ""                          # "minilm" or "MODEL@ADDRESS" (OpenAI's embeddings): finds by meaning too
 # trusted_keys = []                      # your own file only: keys that projects may send, as `model trust` writes them
+# enabled = []                           # what a chat offers, extensions find: "anthropic/*", "*mini*:low"; none: all
 
 [models.classes]                         # another model for a class of work
 # reasoning = "openai:MODEL"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
 from forestay.kernel import printable
@@ -20,7 +21,11 @@ _BREAK = re.compile(r"\n[ \t]*\n")
 class SpokenText:
     """The text of one answer on `out`, which is the standard output."""
 
-    def __init__(self, out: TextIO | None = None, *, rich: bool | None = None) -> None:
+    def __init__(
+        self, out: TextIO | None = None, *, rich: bool | None = None, before: Callable[[], None] = lambda: None
+    ) -> None:
+        """`before` hears that something is about to be written."""
+        self._before = before
         self._out = sys.stdout if out is None else out
         self._rich = shows_more(self._out) if rich is None else rich
         self._waiting = ""
@@ -34,6 +39,7 @@ class SpokenText:
             for block in blocks:
                 self._show(block)
         else:
+            self._before()
             self._out.write(printable(chunk))
             self._open = not chunk.endswith("\n")
         self._out.flush()
@@ -43,6 +49,7 @@ class SpokenText:
         if self._waiting.strip():
             self._show(self._waiting)
         if self._open:
+            self._before()
             self._out.write("\n")
             self._out.flush()
         self._waiting, self._open = "", False
@@ -56,6 +63,7 @@ class SpokenText:
         console = Console(file=self._out, highlight=False)
         with console.capture() as caught:
             console.print(shown)
+        self._before()
         self._out.write("".join(f"{line.rstrip()}\n" for line in caught.get().splitlines()))  # it fills each line up
 
 

@@ -32,14 +32,13 @@ if TYPE_CHECKING:
         FORMS,
         HOST_ASKS,
         KEYS,
-        WORKING,
         NoUi,
         ScriptedUi,
         TerminalUi,
         Ui,
-        Working,
         checked_answer,
     )
+    from forestay.extensions.connectors.working import USUAL_MS, WORKING, Working
     from forestay.extensions.consent import EXPIRIES, REMEMBER, Answer, Consent, Question, Remember
     from forestay.extensions.engine.bytecode import compile_module
     from forestay.extensions.evidence import stream_of

@@ -12,14 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from forestay.extensions.live_session import LiveSession
+from forestay.extensions.model_catalogue import LEVELS, ModelCatalogue
 from forestay.kernel import Problem
 from forestay.sessions import Entry, SessionTree, role_of, text_of
 
 Emit = Callable[[dict[str, Any]], Awaitable[Any]]
-Models = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 Summarise = Callable[[Sequence[Any], str | None], Awaitable[str]]
 KEPT = 2  # entries at the end of a branch that a compaction leaves as they are
-_LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh")
 
 
 class Control:
@@ -29,7 +28,7 @@ class Control:
         self,
         session: LiveSession,
         emit: Emit,
-        models: Models,
+        models: ModelCatalogue,
         *,
         summarise: Summarise | None = None,
         ended: Callable[[], None] = lambda: None,
@@ -97,6 +96,7 @@ class Control:
     async def _replace(self, reason: str, tree: SessionTree) -> None:
         await self._emit({"type": "session_shutdown", "reason": reason})
         await self._session.place(tree)
+        await self.restore()
         self._ended()
         await self._emit({"type": "session_start", "reason": reason})
 
@@ -208,7 +208,7 @@ class Control:
     async def _set_model(self, model: Mapping[str, Any], *, place: str | None = None) -> bool:
         """False when nobody here can reach that model, as in pi when there is no key for it."""
         wanted, before = (model.get("provider"), model.get("id")), self._session.model
-        if wanted not in [(known.get("provider"), known.get("id")) for known in await self._models()]:
+        if wanted not in [(known.get("provider"), known.get("id")) for known in await self._models.reachable()]:
             return False
         self._session.choose_model(model, place)
         await self._session.save()
@@ -217,9 +217,22 @@ class Control:
             await self._emit({**event, **({"previousModel": before} if before else {})})
         return True
 
+    async def restore(self) -> None:
+        """Have the model that was chosen in the session, where it is still there."""
+        chosen = self._session.tree.model
+        for known in await self._models.reachable() if chosen is not None else ():
+            if (known.get("provider"), known.get("id")) == chosen:
+                self._session.model = dict(known)
+
+    async def _scoped(self) -> list[dict[str, Any]]:
+        return await self._models.scoped()
+
+    async def _provider_count(self) -> int:
+        return len({model.get("provider") for model in await self._models.reachable()})
+
     async def _set_thinking(self, level: str) -> None:
-        if level not in _LEVELS:
-            raise Problem("invalid_request", f"There is no thinking level {str(level)[:40]!r}.", levels=list(_LEVELS))
+        if level not in LEVELS:
+            raise Problem("invalid_request", f"There is no thinking level {str(level)[:40]!r}.", levels=list(LEVELS))
         before = self._session.thinking
         self._session.choose_thinking(level)
         await self._session.save()
@@ -269,6 +282,8 @@ _OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "setSessionName": Control._rename,
     "setModel": Control._set_model,
     "setThinkingLevel": Control._set_thinking,
+    "getScopedModels": Control._scoped,
+    "getProviderCount": Control._provider_count,
     "abort": Control._abort,
     "reload": Control._reload,
     "waitForIdle": Control._idle,

@@ -11,7 +11,7 @@ import asyncio
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -53,6 +53,7 @@ from forestay.extensions.mcp.loader import ServerLoader
 from forestay.extensions.mcp.pins import Pins, ServerStanding
 from forestay.extensions.mcp.server_config import ServerConfig
 from forestay.extensions.mcp.tokens import TokenFiles
+from forestay.extensions.model_catalogue import ModelCatalogue
 from forestay.extensions.outcomes import Surroundings, ToolOutcome
 from forestay.extensions.packs import Resource, adopt, expanded
 from forestay.extensions.pi_agent import Door
@@ -113,6 +114,7 @@ class Extensions:
         self._kept = Kept.of(protected(self.root, settings.data, cache=cache_folder(), lifted=lifted), lifted)
         self._wording = read_wording(self.root / self._config.tool_words) if self._config.tool_words else {}
         self.ui = ui or NoUi()
+        self.servers_changed: Callable[[], None] = lambda: None  # hears that an extension named or took back a server
         self.pins = Pins(ledger, self.root)
         self.tokens = TokenFiles(settings.data, self.root, settings.randomness)
         self.members: list[Member] = []
@@ -123,10 +125,11 @@ class Extensions:
         self.themes = Themes(self._theme_chosen)
         self.session = self._new_session(sessions, tree)
         self.hooks = Hooks(timeout=min(settings.deadline, 10.0), report=self._handler_failed)
+        self.catalogue = ModelCatalogue(settings.model, lambda: self.members, settings.scope)
         self.control = Control(
             self.session,
             self.hooks.emit,
-            self._reachable,
+            self.catalogue,
             summarise=self._summary if settings.model is not None else None,
             ended=self._session_ended,
             asked=self._asked,
@@ -178,8 +181,8 @@ class Extensions:
             hosted={"pi": self._pi},
             loop=lambda: self._loop,
         )
-        model = ModelConnector(settings.model, tokens=policy.max_model_tokens, offered=self._reachable)
-        ui = UiConnector(self.ui, self.themes, self._held, self._prompted)
+        model = ModelConnector(settings.model, tokens=policy.max_model_tokens, offered=self.catalogue.reachable)
+        ui = UiConnector(self.ui, self.themes, self._held, self._prompted, str(self.root))
         neighbours = Neighbours(ui, model, self.control, self._said, self._emitted)
         return standard(environment, programs, neighbours, files=FsConnector(settings.randomness))
 
@@ -307,6 +310,7 @@ class Extensions:
 
     def _reported(self, correlation: Correlation, event: str, data: dict[str, Any]) -> None:
         if event == "servers_changed":
+            self.servers_changed()
             self.control.tell({"type": "mcp_servers_change", "servers": listed_servers(self.members)})
             return
         self._evidence.write(correlation, Event(f"extension.{event}", data, level="warn"))
@@ -458,10 +462,14 @@ class Extensions:
         kind = event.get("type")
         if kind == "agent_start":
             self._agent("start", 1)
+        if kind == "session_start":
+            await self.control.restore()
         waited = self.session.turn() if kind == "before_agent_start" else []
+        self.session.begins = kind == "before_agent_start" or (self.session.begins and kind != "agent_start")
         answer = await self.hooks.emit(dict(event))
         if kind == "agent_end":
             self._agent("end", -1)
+            await self.session.end_work()
             if self.session.idle and not self.session.tree.wishes:
                 await self._before_settle(event)
             if self.session.idle and not self.session.tree.wishes:
@@ -484,6 +492,11 @@ class Extensions:
         wanted = await self.hooks.emit({"type": "agent_before_settle", **boundary})
         await self.session.settle(wanted["entries"], wanted["continue"] and boundary["outcome"] == "completed")
 
+    def go_on(self) -> None:
+        """An agent that began in another life is at work here."""
+        if self.session.idle:
+            self._agent("start", 1)
+
     def _agent(self, state: str, change: int) -> None:
         """`ctx.signal` and `ctx.isIdle()`: while one of several agents works, there is work to abort."""
         before = self.session.idle
@@ -491,17 +504,6 @@ class Extensions:
         if before != self.session.idle:
             for member in self.members:
                 member.extension.agent(state)
-
-    async def _reachable(self, asked_by: str | None = None) -> list[Mapping[str, Any]]:
-        """The models of the host, and those of other extensions' providers: a caller knows its own."""
-        model = self._settings.model
-        offered: list[Mapping[str, Any]] = list(await model.models()) if model is not None else []
-        for member in self.members:
-            if member.extension.name != asked_by:
-                for provider in member.extension.registrations.providers.values():
-                    offered += [provider.described(model) for model in provider.models]
-                offered += [item.model for item in member.extension.registrations.virtual_models.values()]
-        return offered
 
     async def _summary(self, messages: Sequence[Any], instructions: str | None) -> str:
         assert self._settings.model is not None, "it was asked for"

@@ -31,7 +31,7 @@ class GitPlace(msgspec.Struct, frozen=True):
 def git_places(project: str) -> list[GitPlace]:
     """All of them for the repository at `project`, its worktrees and its submodules; `.git` itself where none is."""
     own = posixpath.join(project, ".git")
-    folder = _git_folder(own)
+    folder = git_folder(own)
     if folder is None or not os.path.lexists(posixpath.join(folder, "HEAD")):
         return [GitPlace(own, "folder")]
     found = [GitPlace(own, "file")] if folder != own else []
@@ -96,7 +96,7 @@ def _folders(folder: str) -> list[str]:
         return []
 
 
-def _git_folder(path: str) -> str | None:
+def git_folder(path: str) -> str | None:
     """The folder that `.git` is, or that its one line names."""
     if posixpath.isdir(path):
         return os.path.realpath(path)
@@ -104,7 +104,7 @@ def _git_folder(path: str) -> str | None:
 
 
 def _pointed(file: str, base: str, mark: str = "") -> str | None:
-    text = _text(file).strip()
+    text = plain_text(file).strip()
     if not text.startswith(mark) or not text.removeprefix(mark).strip():
         return None
     return os.path.realpath(_joined(base, text.removeprefix(mark).strip()))
@@ -119,7 +119,7 @@ def _work_tree(folder: str) -> str | None:
 def _settings(file: str) -> Iterator[tuple[str, str, str]]:
     """(section, name, value) of a file of git's settings, names in small letters."""
     section = ""
-    for line in _text(file).splitlines():
+    for line in plain_text(file).splitlines():
         head = _SECTION.match(line.strip())
         if head is not None:
             section, line = head[1].lower(), line.strip()[head.end() :]
@@ -128,7 +128,7 @@ def _settings(file: str) -> Iterator[tuple[str, str, str]]:
             yield section, setting[1].lower(), setting[2].strip('"')
 
 
-def _text(file: str) -> str:
+def plain_text(file: str) -> str:
     """What a plain file says; a pipe in its place is not waited for."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

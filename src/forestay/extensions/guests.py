@@ -8,7 +8,7 @@ dispatcher that it is given. Policy, evidence, quotas and problems are the same 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -137,6 +137,10 @@ class Guest(Protocol):
     async def autocomplete(self, lines: list[str], line: int, column: int) -> Any:
         """Suggestions at a place in a text: `{items, prefix}`, or None."""
         return None
+
+    async def route(self, provider: str, id: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Which model answers a request for its virtual model."""
+        raise Problem("not_found", f"{self.name} routes no models.")
 
     async def typed(self, data: str) -> str | None:
         """What a person typed, after the extension's listeners; None when one of them kept it."""

@@ -9,7 +9,7 @@ X4  An extension that was stopped stays off, and every caller learns why.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -373,6 +373,11 @@ class JavaScriptGuest(Guest):
     async def autocomplete(self, lines: list[str], line: int, column: int) -> Any:
         """What the extension's autocomplete providers suggest at a place in a text: `{items, prefix}`, or None."""
         return await self._value("autocomplete", {"lines": lines, "line": line, "column": column})
+
+    async def route(self, provider: str, id: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Which model answers a request for the extension's virtual model: `{provider, id, thinkingLevel, state}`."""
+        answer = await self._value("route", {"provider": provider, "id": id, "request": dict(request)})
+        return answer if isinstance(answer, Mapping) else {}
 
     async def typed(self, data: str) -> str | None:
         """What a person typed, past the extension's listeners; None when one of them kept it."""

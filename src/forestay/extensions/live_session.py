@@ -23,6 +23,7 @@ from forestay.sessions import (
     SessionTree,
     context_usage,
     estimated_tokens,
+    sent_message,
     text_of,
 )
 
@@ -61,6 +62,8 @@ class LiveSession:
         self.model: dict[str, Any] | None = None
         self.idled = asyncio.Event()
         self._agents = 0
+        self.begins = False
+        """Whether an agent is about to begin: what is said to it then, it hears first."""
         self._place: str | None = None  # of the request that is performed (S4)
         self.tree = tree or self.made()
         self.working(0)
@@ -139,12 +142,16 @@ class LiveSession:
         return self.tree.append("custom", place=self._place, customType=str(kind), **fields)
 
     def _send(self, message: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> None:
-        if options and options.get("deliverAs") == "nextTurn":
+        how = options or {}
+        if how.get("deliverAs") == "nextTurn":
             self._next_turn.append(message)  # even if it asks for a turn: it waits for the person's own
-            return
-        self._add(message)
-        if options and options.get("triggerTurn"):
-            self._wish(None)
+        elif self.begins or not self.idle:  # between a call and its result a message would part the two
+            waits = how.get("triggerTurn") is not False
+            self._wish(None, message=message, steers=waits and how.get("deliverAs") != "followUp", turn=waits)
+        else:
+            self._add(message)
+            if how.get("triggerTurn"):
+                self._wish(None)
 
     @property
     def waiting(self) -> bool:
@@ -159,16 +166,23 @@ class LiveSession:
         return [{"role": "custom", **{name: message.get(name) for name in _SENT}} for message in waited]
 
     def _add(self, message: Mapping[str, Any]) -> None:
-        sent = {name: message.get(name) for name in _SENT}
-        self.tree.append("custom_message", place=self._place, **{**sent, "display": message.get("display", True)})
+        self.tree.append("custom_message", place=self._place, **sent_message(message))
 
-    def _send_user(self, content: Any, _options: Mapping[str, Any] | None = None) -> None:
-        """A message in the user's name: the turn that it starts puts it into the session, as pi's does."""
-        self._wish(content if isinstance(content, str) else text_of(content))
+    def _send_user(self, content: Any, options: Mapping[str, Any] | None = None) -> None:
+        """A message in the user's name: an agent at work hears it (`steer`), or a turn begins with it."""
+        text = content if isinstance(content, str) else text_of(content)
+        how = options or {}
+        self._wish(text, steers=how.get("deliverAs") == "steer", expands=how.get("expandPromptTemplates") is True)
 
-    def _wish(self, text: str | None) -> None:
-        self.tree.wish(text, place=self._place and f"{self._place}/turn")
+    def _wish(self, text: str | None, **how: Any) -> None:
+        self.tree.wish(text, place=self._place and f"{self._place}/turn", **how)
         self.asked.set()
+
+    async def end_work(self) -> None:
+        """What waited for the end of the agents is in the session, when none is at work."""
+        if self.idle:
+            self.tree.end_work()
+            await self.save()
 
     def boundary(self, error: Any) -> dict[str, Any]:
         """What handlers are told at the end of an agent's work, which ended with `error` or without."""
@@ -189,11 +203,21 @@ class LiveSession:
                 self._append_entry(str(entry.get("customType")), entry.get("data"))
             elif entry.get("type") == "custom_message":
                 self._add(entry)
+            elif entry.get("type") == "compaction":
+                self._compact(entry)
         if goes_on:
             self._place = f"settle:{last}"
             self._wish(None)
         self._place = None
         await self.save()
+
+    def _compact(self, entry: Mapping[str, Any]) -> None:
+        """A summary that an extension brings, from one of its entries on or for everything before it."""
+        kept, summary = entry.get("firstKeptEntryId"), entry.get("summary")
+        if isinstance(summary, str) and (kept is None or kept in {item["id"] for item in self.tree.branch()}):
+            fields = {"summary": summary, "firstKeptEntryId": kept, "details": entry.get("details")}
+            tokens = estimated_tokens(self.tree)
+            self.tree.append("compaction", place=self._place, **fields, tokensBefore=tokens, fromHook=True)
 
     def ask(self, request: dict[str, Any]) -> None:
         """Keep what waits for an agent (S2)."""

@@ -60,6 +60,8 @@ class PiAgent:
         self._now_ms = now_ms
         self._calls = 0
         self.terms = terms
+        self.steering: list[str] = []
+        """What is said to it while it works: heard after its tool calls, one after the other."""
         self.messages: list[dict[str, Any]] = []
 
     @property
@@ -80,7 +82,9 @@ class PiAgent:
             calls = [block for block in answer["content"] if block.get("type") == "toolCall"]
             results = [await self._result(call) for call in calls]
             self._tell({"type": "turn_end", "message": answer, "toolResults": results})
-            if not calls:
+            if self.steering and answer.get("stopReason") != "error":
+                self._said({"role": "user", "content": [{"type": "text", "text": self.steering.pop(0)}]})
+            elif not calls:
                 break
         self._tell({"type": "agent_end", "messages": self.messages[start:]})
         return self.messages[-1]

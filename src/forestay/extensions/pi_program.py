@@ -202,13 +202,15 @@ class Rpc:
             return self._answer({}, "parse", error="A command is a JSON object with a `type`.")
         match kind:
             case "prompt" | "steer" | "follow_up":
-                self._prompted(str(command.get("message", "")))
+                self._prompted(str(command.get("message", "")), "steer" in (kind, command.get("streamingBehavior")))
                 self._answer(command, kind)
             case "abort":
                 if self._working is not None:
-                    self._waiting.clear()
+                    self._cleared()
                     self._working.cancel()
                 self._answer(command, kind)
+            case "clear_queue":
+                self._answer(command, kind, data=self._cleared())
             case "new_session":
                 self._agent.messages = []
                 self._answer(command, kind, data={"cancelled": False})
@@ -228,20 +230,31 @@ class Rpc:
                 self._answer(command, kind, error=f"This pi has no command {kind[:80]}.")
         return None
 
-    def _prompted(self, text: str) -> None:
-        self._waiting.append(text)
-        if self._working is None:
-            self._working = asyncio.ensure_future(self._work())
+    def _cleared(self) -> dict[str, list[str]]:
+        """What waited and is not said any more."""
+        cleared = {"steering": list(self._agent.steering), "followUp": list(self._waiting)}
+        self._agent.steering.clear()
+        self._waiting.clear()
+        return cleared
+
+    def _prompted(self, text: str, steers: bool) -> None:
+        if self._working is not None:
+            (self._agent.steering if steers else self._waiting).append(text)
+        else:
+            self._working = asyncio.ensure_future(self._work(text))
             self._working.add_done_callback(self._ended)
 
-    async def _work(self) -> None:
-        while self._waiting:
-            await self._agent.prompt(self._waiting.pop(0))
+    async def _work(self, first: str) -> None:
+        await self._agent.prompt(first)
+        while self._waiting or self._agent.steering:
+            await self._agent.prompt((self._agent.steering or self._waiting).pop(0))
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._working = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._streams.error(f"pi: {error}\n")
+        if late := self._agent.steering or self._waiting:  # it was said when the work had just ended
+            self._prompted(late.pop(0), steers=False)
 
     def _state(self) -> dict[str, Any]:
         is_busy = self._working is not None
@@ -251,7 +264,7 @@ class Rpc:
             "isStreaming": is_busy,
             "isCompacting": False,
             "messageCount": len(self._agent.messages),
-            "pendingMessageCount": len(self._waiting),
+            "pendingMessageCount": len(self._waiting) + len(self._agent.steering),
         }
 
     def _answer(self, command: Mapping[str, Any], kind: str, *, data: Any = None, error: str = "") -> None:

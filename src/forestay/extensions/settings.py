@@ -22,6 +22,8 @@ class Settings(msgspec.Struct, frozen=True):
     """The section `extensions` of the settings file."""
     model: Model | None = None
     """The language model that `pi.model` reaches."""
+    scope: tuple[str, ...] = ()
+    """Patterns of the models that a person narrowed the choice to; none: all."""
     environ: Mapping[str, str] | None = None
     """The variables that extensions see; None: those of this process."""
     deadline: float = 30.0

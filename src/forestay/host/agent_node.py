@@ -17,7 +17,7 @@ C2  A member of the roster is named where everybody can see it before the run st
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,7 +38,7 @@ from forestay.agents import (
 )
 from forestay.governance import MEMBER, AgentDirectory, AgentRef, Budgets, Deployments, MeteredGate, Staff
 from forestay.host.agent_root import AGENT_ROOT
-from forestay.host.completion import CallerTools, GivenTranscript, conversation_of
+from forestay.host.completion import CallerTools, Conversation, GivenTranscript, conversation_of
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.fixtures import FixtureTools, seeded
 from forestay.host.hooks import SuiteHooks
@@ -46,13 +46,14 @@ from forestay.host.memory import AgentMemory
 from forestay.host.mentions import addressed
 from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
+from forestay.host.routed_model import RoutedModel
 from forestay.host.session_turns import SessionTurns
 from forestay.host.tools import HostTools, RunApprovals
 from forestay.host.tracing import Tracing
 from forestay.kernel import OPERATOR, Agents, Clock, Ids, Ledger, Problem
 from forestay.models import Model
 from forestay.relay import MAX_SESSIONS_PER_APP, Memories, Relay, Session
-from forestay.runs import Execution, NodeType, Parked, prompted, stream_of
+from forestay.runs import Caller, Execution, NodeType, Parked, prompted, stream_of
 from forestay.tools import Guarded, ToolSource
 
 
@@ -211,7 +212,7 @@ class AgentNode:
             async with session.alone(), self._turns.joined(ctx) as joined:
                 given = conversation_of(ctx.inputs)
                 before.transcript = joined if given is None else GivenTranscript(given)
-                return await self._invoke(ctx, chosen, session, task, before)
+                return await self._invoke(ctx, chosen, session, task, before, given)
         except Exception:
             if ctx.appends:  # what the model said is on record, whatever failed after it
                 await ctx.flush()
@@ -225,20 +226,25 @@ class AgentNode:
                 self._relay.drop(session.id)
 
     async def _invoke(
-        self, ctx: Execution, chosen: ChosenAgent, session: Session, task: Any, parked: _Parked
+        self,
+        ctx: Execution,
+        chosen: ChosenAgent,
+        session: Session,
+        task: Any,
+        parked: _Parked,
+        given: Conversation | None,
     ) -> dict[str, Any]:
-        manifest = chosen.manifest
+        manifest, caller = chosen.manifest, ctx.caller("agent", "agent")
         prompts = await prompted(ctx, agent=manifest, inputs={**ctx.inputs, "task": task})
-        agent = await self._agent(ctx, manifest, session, parked)
-        identity = ctx.identity("agent", "agent")
+        agent = await self._agent(ctx, caller, manifest, session, parked, given)
         invocation = Invocation(
-            id=identity,
+            id=caller.idempotency_key,
             task=task,
             node_id=ctx.node_id,
             source=_source(ctx, task),
             channel=chosen.channel,
             prompts=prompts,
-            principal=ctx.caller("agent", "agent").principal or SYSTEM,
+            principal=caller.principal or SYSTEM,
             observability=ctx.prompts.observability if ctx.has_prompts else "hashed",
         )
         result: AgentResult | None = None
@@ -263,17 +269,25 @@ class AgentNode:
             ctx.along(await session.closing())
         return _outputs(chosen, session, result)
 
-    async def _agent(self, ctx: Execution, manifest: AgentManifest, session: Session, parked: _Parked) -> Agent:
+    async def _agent(
+        self,
+        ctx: Execution,
+        caller: Caller,
+        manifest: AgentManifest,
+        session: Session,
+        parked: _Parked,
+        given: Conversation | None,
+    ) -> Agent:
         consents = self._extensions.has_consent
         name = manifest.agent_id
-        model = ctx.metered(self._model(ctx, manifest), name)
+        model = await self._model(ctx, manifest)
         tools: ToolSource = await self._tools.sources(ctx, name, consents=consents)
         own = (ctx.agent or {}).get("memoryRef")
-        memory: Memory = AgentMemory(self._memories, ctx.caller("agent", "memory"), ctx.along, own)
+        memory: Memory = AgentMemory(self._memories, caller, ctx.along, own)
         fixtures = ctx.inputs.get("fixtures")
         if isinstance(fixtures, dict):  # the agent is evaluated
             tools, memory = FixtureTools(fixtures, tools), seeded(fixtures)
-        if (given := conversation_of(ctx.inputs)) is not None:
+        if given is not None:
             tools = CallerTools(given.tools, tools)
         gate = self._tools.gate(ctx, name)
         return Agent(
@@ -290,12 +304,35 @@ class AgentNode:
             verbosity="summary",
         )
 
-    def _model(self, ctx: Execution, manifest: AgentManifest) -> Model:
-        """The agent's own model or that of its class, unless the run's `configurable` names one (RFC 0077 §B-1)."""
+    async def _model(self, ctx: Execution, manifest: AgentManifest) -> Model | RoutedModel:
+        """The agent's own model or that of its class, unless the run's `configurable` names one (RFC 0077 §B-1), or one
+        was chosen in its session and is still there."""
         wanted, mock = ctx.configurable.get("model"), ctx.configurable.get("mockProvider")
-        if wanted is None and mock is None:
-            return self._models.for_agent(manifest.agent_id, manifest.model_class)
-        return ctx.models.chosen(None, wanted, ctx.caller("agent", "model"), mock)
+
+        def meter(model: Model) -> Model:
+            return ctx.metered(model, manifest.agent_id)
+
+        if wanted is not None or mock is not None:
+            found = await self._routed(ctx, wanted, meter) if wanted is not None and mock is None else None
+            return found or meter(ctx.models.chosen(None, wanted, ctx.caller("agent", "model"), mock))
+        if (chosen := ctx.configurable.get("sessionModel")) is not None:
+            if (found := await self._routed(ctx, chosen, meter)) is not None:
+                return found
+            if self._models.has(*chosen.split("/", 1)):
+                return meter(self._models.chosen(None, chosen))
+        named = self._models.named_for(manifest.agent_id, manifest.model_class)
+        found = await self._routed(ctx, named, meter)
+        return found or meter(self._models.for_agent(manifest.agent_id, manifest.model_class))
+
+    async def _routed(self, ctx: Execution, name: str, meter: Callable[[Model], Model]) -> RoutedModel | None:
+        """The virtual model of an extension that a name means (`PROVIDER/ID`); None when it means none."""
+        provider, _, id = name.partition("/")
+        if not id or ":" in provider or ctx.tenant != OPERATOR or self._models.has(provider, id):
+            return None
+        suite = await self._extensions.suite(ctx)
+        if suite.catalogue.virtual(provider, id) is None:
+            return None
+        return RoutedModel((provider, id), suite, self._models, ctx, self._extensions.prompts, meter)
 
     async def _hooks(self, ctx: Execution, parked: _Parked) -> Hooks:
         """The hooks of the project's extensions; they are the operator's alone."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.agents import CALLER
+from forestay.agents import CALLER, Interjection
 from forestay.kernel import Problem
 from forestay.models import Message, ToolSpec
 from forestay.tools import Tool, ToolOutcome, ToolSource, Update
@@ -71,6 +71,7 @@ class GivenTranscript:
     """`agents.Transcript` of a conversation that the caller keeps (G1): nothing is kept here."""
 
     source = "rpc"
+    hears = False
 
     def __init__(self, conversation: Conversation) -> None:
         told = conversation.instructions
@@ -84,6 +85,15 @@ class GivenTranscript:
 
     async def take(self, place: str, entry: dict[str, Any]) -> None:
         """The caller has the answer, and says it again the next time."""
+
+    def is_recorded(self, *keys: str) -> bool:
+        return False
+
+    async def waiting(self) -> Sequence[Interjection]:
+        return ()
+
+    async def hear(self, entries: Sequence[tuple[str, dict[str, Any]]], met: Sequence[str]) -> None:
+        """Nobody speaks to it meanwhile."""
 
 
 class CallerTools(ToolSource):

@@ -57,6 +57,7 @@ class ProjectExtensions:
         self.ledger = ledger
         self.settings = config.extensions
         self.named_servers = config.mcpServers
+        self._scope = tuple(config.models.enabled)
         self._sign_in_url = config.http.url + SIGNED_IN
         self.clock = clock
         self._randomness = randomness
@@ -71,6 +72,7 @@ class ProjectExtensions:
         """Set when the suite is open."""
         self.runs: str | None = None  # the hash of what was loaded
         self._opening = asyncio.Lock()
+        self._servers_changed = asyncio.Event()
         self._following: list[asyncio.Future[None]] = []
         self.servers = ProjectServers(self)
 
@@ -184,6 +186,7 @@ class ProjectExtensions:
                 config=self.settings,
                 trusted=True,
                 model=self._model,
+                scope=self._scope,
                 clock=self.clock,
                 randomness=self._randomness,
                 log_file=True,
@@ -201,7 +204,8 @@ class ProjectExtensions:
             self._living = None
             await suite.__aexit__(None, None, None)
             raise
-        following = (self._follow(suite), self._follow_servers(suite, decided))
+        suite.servers_changed = self._servers_changed.set
+        following = (self._follow(suite), self._follow_servers(suite, decided), self._follow_registered(suite))
         self._following = [asyncio.ensure_future(work) for work in following]
         return suite
 
@@ -267,6 +271,13 @@ class ProjectExtensions:
     async def _follow_servers(self, suite: Extensions, start: int) -> None:
         """Approvals and pins on the ledger hold as they are written, by whichever process (N2)."""
         async for _ in self.ledger.follow(MCP_STREAM, start, poll=GRANTS_SECONDS):
+            await self.use_servers(suite)
+
+    async def _follow_registered(self, suite: Extensions) -> None:
+        """The tools of servers that extensions name and take back come and go with them."""
+        while True:
+            await self._servers_changed.wait()
+            self._servers_changed.clear()
             await self.use_servers(suite)
 
     async def _follow(self, suite: Extensions) -> None:

@@ -5,7 +5,8 @@ K1  A handler that needs a capability which a person must grant parks the node; 
 K2  The skills that were found are named in the system prompt before any extension sees it.
 K3  What a person says to a session may be a command of an extension, a shortcut (`/key ctrl+x`) or a line for the shell
     (`!command`), which is performed in place of a turn of the model; a prompt template or a skill, after extensions saw
-    the line, is the text that it stands for. Files that it names (`@file`) are read with it.
+    the line, is the text that it stands for. Files that it names (`@file`) are read with it. What an extension says in
+    the user's name is a text and nothing else, unless it asks for that (`expandPromptTemplates`).
 K4  A command, a shortcut or a handler that is begun again in another life asks nothing that was answered and does
     nothing that was done (`kept_calls`).
 """
@@ -22,6 +23,7 @@ from forestay.agents import text_of
 from forestay.extensions import PersonShell, command_line, shell_line, skills_prompt
 from forestay.host.mentions import mentioned, with_files
 from forestay.host.prompts import Prompts
+from forestay.host.session_transcript import PLAIN
 from forestay.kernel import canonical
 from forestay.runs import Execution
 
@@ -70,7 +72,8 @@ class SuiteHooks:
         return skills_prompt(self._suite.resources)
 
     async def emit(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        if event["type"] == "input" and self._ctx.inputs.get("sessionId"):
+        is_plain = "streamingBehavior" in event or self._ctx.inputs.get("source") == PLAIN
+        if event["type"] == "input" and self._ctx.inputs.get("sessionId") and not is_plain:
             return await self._heard(event)
         if event["type"] == "before_agent_start" and (skills := self._skills()):
             event = {**event, "systemPrompt": f"{event.get('systemPrompt', '')}\n\n{skills}".strip()}

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from forestay.agents import Heard
+from forestay.host.routed_model import RoutedModel
 from forestay.kernel import Problem
 from forestay.models import DEFAULT_PARAMS, Completion, Delta, Deltas, Message, Model, Params, ToolSpec, whole
 from forestay.relay import Piece, Relay, Session, Turned, unpack_text
@@ -28,24 +29,30 @@ _CHUNK_CHARACTERS = 160
 class RelayModel:
     """`agents.AgentModel` over one relay session, for one execution of a node."""
 
-    def __init__(self, ctx: Execution, relay: Relay, session: Session, model: Model) -> None:
+    def __init__(self, ctx: Execution, relay: Relay, session: Session, model: Model | RoutedModel) -> None:
         self.name = model.name
         self._ctx = ctx
         self._relay = relay
         self._session = session
         self._model = model
+        self._writers: dict[str, str] = {}  # who wrote an answer, where the model is one of several
         self._known: dict[tuple[str, str], Turned] = {}  # by session and key
         session.write = ctx.write  # with the node's own records
 
     async def once(self, key: str, ask: Callable[[], Awaitable[Completion]]) -> Completion:
         async def reference() -> dict[str, Any]:
             await ask()
-            return {"session": self._session.id, "digest": self._known[self._session.id, key].digest}
+            wrote = {"model": self._writers[key]} if key in self._writers else {}
+            return {"session": self._session.id, "digest": self._known[self._session.id, key].digest, **wrote}
 
         kept: dict[str, Any] = await self._ctx.effect(key, reference, provider=f"model:{self.name}", later=True)
         if "text" in kept:  # until 0.2 the run's log had a copy of it
             return msgspec.convert({**kept, "served_by": ""}, Completion)
-        return (await self._recalled(key, **kept)).answer
+        self._writers[key] = str(kept.get("model", ""))
+        return (await self._recalled(key, kept["session"], kept["digest"])).answer
+
+    def writer(self, key: str) -> str:
+        return self._writers.get(key, "")
 
     async def turn(
         self, key: str, messages: Sequence[Message], tools: Sequence[ToolSpec], params: Params, heard: Heard
@@ -54,11 +61,14 @@ class RelayModel:
 
         async def both(piece: Piece) -> None:
             await chunks.take(piece)
-            if text := whole(piece.text):
-                await heard(text)
+            if piece.text:
+                await heard(whole(piece.text))
 
-        session = self._session
-        session.use_model(_former(self._ctx, self._model, key), priority=0)
+        session, model = self._session, self._model
+        if isinstance(model, RoutedModel):
+            model = await model.answering(messages)
+            self._writers[key] = model.name
+        session.use_model(_former(self._ctx, model, key), priority=0)
         turned = await session.turn(messages, tools, params, key=key, heard=both)
         self._known[session.id, key] = turned
         self._ctx.say(
@@ -113,10 +123,10 @@ class _Chunks:
             await self._ctx.flush()
 
     def _say(self, *, last: bool) -> None:
-        text, self._waiting = whole(self._waiting), ""
+        text, self._waiting = self._waiting, ""
         if text:
             ctx = self._ctx
-            chunk = {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": text, "isLast": last}
+            chunk = {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": whole(text), "isLast": last}
             ctx.say("output.chunk", chunk, place=f"window-{self._window}>")
 
 

@@ -53,10 +53,18 @@ class HostModels:
         """What a person may choose from, by the names of the settings; the default first."""
         return list(dict.fromkeys([*self._settings.used, *self._settings.entries]))
 
+    def named_for(self, agent_id: str, model_class: str) -> str:
+        """What the settings name for an agent: its own model, or that of its class, or the default."""
+        settings = self._settings
+        return settings.agents.get(agent_id) or settings.classes.get(model_class, settings.default)
+
     def for_agent(self, agent_id: str, model_class: str) -> OpenModel:
         """The agent's own model, or that of its class, or the default."""
-        settings = self._settings
-        return self._named(settings.agents.get(agent_id) or settings.classes.get(model_class, settings.default))
+        return self._named(self.named_for(agent_id, model_class))
+
+    def has(self, provider: str, id: str) -> bool:
+        """Whether there is a model of that provider and name."""
+        return any(identity(model) == (provider, id) for model in self.all())
 
     def chosen(self, provider: str | None, name: str | None) -> OpenModel:
         """The model that a caller names by its provider, its name or both, as they are shown; the default for none.
@@ -70,7 +78,7 @@ class HostModels:
         offered = self.all()
         for model in offered:
             shown = identity(model)
-            if (not provider or provider == shown[0]) and (not name or name in (shown[1], model.name)):
+            if (not provider or provider == shown[0]) and (not name or name in (shown[1], model.name, "/".join(shown))):
                 return model
         named = "/".join(filter(None, (provider, name)))
         raise Problem(

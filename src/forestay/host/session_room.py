@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,13 +40,16 @@ class Notice(msgspec.Struct, frozen=True, rename="camel"):
     lines: list[str]
 
 
-class Place(msgspec.Struct, frozen=True, rename="camel"):
-    """Something that an extension keeps in sight: `kind` is status, widget, header, footer, working or title."""
+class Place(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Something that an extension keeps in sight: `kind` is status, widget, header, footer, working or title. What is
+    under way may have `frames`, each a line that stands for `interval_ms`, round and round."""
 
     extension: str
     kind: str
     key: str
     lines: list[str]
+    frames: list[str] = []
+    interval_ms: int = 0
 
 
 class Dialog(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -192,7 +195,9 @@ class SessionRoom:
             self.draft = printable((self.draft + text if operation == "pasteToEditor" else text)[:DRAFT])
             self.drafted = True
         elif operation in WORKING:
-            self._stand(extension, "working", {"text": self._working[extension].heard(operation, params)})
+            working = self._working[extension]
+            shown = {"text": working.heard(operation, params)}
+            self._stand(extension, "working", shown, working.lines, working.interval_ms)
         elif operation in _STANDING:
             self._stand(extension, _STANDING[operation], params)
         elif operation == "redraw":
@@ -212,7 +217,9 @@ class SessionRoom:
             if dialog.component and (dialog.extension, dialog.component) == (extension, _component(params)):
                 asked.dialog = msgspec.structs.replace(dialog, lines=cut(params.get("lines") or [], OPTIONS))
 
-    def _stand(self, extension: str, kind: str, params: Mapping[str, Any]) -> None:
+    def _stand(
+        self, extension: str, kind: str, params: Mapping[str, Any], frames: Sequence[str] = (), interval_ms: int = 0
+    ) -> None:
         text = params.get("text") or params.get("message") or params.get("title")
         lines = params.get("lines") or ([text] if text else [])
         key = one_line(str(params.get("key") or ""))[:80]
@@ -221,7 +228,8 @@ class SessionRoom:
         if not lines:
             self._places.pop(place, None)
         elif place in self._places or taken < PLACES:
-            self._places[place] = Place(extension, kind, key, cut(lines))
+            drawn = cut(frames, len(frames))
+            self._places[place] = Place(extension, kind, key, cut(lines), drawn, interval_ms if drawn else 0)
 
     def _within(self, extension: str, what: str, most: int) -> bool:
         self._counts[what, extension] += 1

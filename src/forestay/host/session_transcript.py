@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from forestay.agents import conversation
+from forestay.agents import Interjection, conversation
 from forestay.models import Message
 from forestay.runs import Execution
-from forestay.sessions import Sessions, SessionTree
+from forestay.sessions import Sessions, SessionTree, text_of
+
+PLAIN = "extension-text"
+"""Who says a task whose text is what it is: an extension, and no command, template or file is meant."""
 
 
 class SessionTranscript:
     """`agents.Transcript` over a session, for one execution of a node."""
 
-    def __init__(self, ctx: Execution, sessions: Sessions, tree: SessionTree) -> None:
-        self.source = str(ctx.inputs.get("source") or "rpc")
+    hears = True
+
+    def __init__(
+        self,
+        ctx: Execution,
+        sessions: Sessions,
+        tree: SessionTree,
+        settled: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`settled` waits until what extensions have sent is there."""
+        source = str(ctx.inputs.get("source") or "rpc")
+        self.source = "extension" if source == PLAIN else source
         self._ctx = ctx
         self._sessions = sessions
         self._tree = tree
+        self._settled = settled
 
     def leaf(self) -> str | None:
         return self._tree.leaf
@@ -31,4 +46,31 @@ class SessionTranscript:
             await self._ctx.flush()
             fields = {name: value for name, value in entry.items() if name != "type"}
             self._tree.append(entry["type"], place=place, **fields)
+            await self._sessions.save(self._tree)
+
+    def is_recorded(self, *keys: str) -> bool:
+        return any(map(self._ctx.is_recorded, keys))
+
+    async def waiting(self) -> Sequence[Interjection]:
+        if self._settled is not None:
+            await self._settled()
+        return [
+            Interjection(
+                wish.id,
+                wish.text or "" if wish.message is None else text_of(wish.message.get("content")),
+                wish.message,
+                wish.turn,
+            )
+            for wish in self._tree.interjections()
+        ]
+
+    async def hear(self, entries: Sequence[tuple[str, dict[str, Any]]], met: Sequence[str]) -> None:
+        """Keep what was heard with what waits no longer, when the run's log has it (Q2)."""
+        waits = {wish.id for wish in self._tree.wishes}
+        if not waits.isdisjoint(met) or not all(self._tree.has(place) for place, _ in entries):
+            await self._ctx.flush()
+            for place, entry in entries:
+                fields = {name: value for name, value in entry.items() if name != "type"}
+                self._tree.append(entry["type"], place=place, **fields)
+            self._tree.meet(met)
             await self._sessions.save(self._tree)

@@ -28,11 +28,11 @@ import msgspec
 from forestay.agents import aborted_entry
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.mentions import addressed
-from forestay.host.session_transcript import SessionTranscript
+from forestay.host.session_transcript import PLAIN, SessionTranscript
 from forestay.host.session_ui import SessionUi
 from forestay.kernel import OPERATOR, Clock, Ids, Problem, one_line
 from forestay.runs import TERMINAL, CreateRun, Execution, Runs
-from forestay.sessions import Sessions, SessionTree, TurnStart, role_of, text_of
+from forestay.sessions import Sessions, SessionTree, TurnStart, Wish, role_of, text_of
 
 if TYPE_CHECKING:
     from forestay.extensions import Extensions
@@ -104,6 +104,7 @@ class SessionTurns:
                 return run_id
             if running is not None:
                 raise _busy()
+            tree.end_work()
             if source != "extension":
                 self._row.pop(tree.id, None)
             return await self._begin(tree, message, tenant, principal, source, agent, model, run_id)
@@ -139,13 +140,17 @@ class SessionTurns:
         agent: str | None = None,
         model: str | None = None,
         run_id: str | None = None,
-        wishes: Sequence[str] = (),
+        wishes: Sequence[Wish] = (),
     ) -> str:
         inputs = {"sessionId": tree.id, "question": message, "source": source, **({"agentId": agent} if agent else {})}
         life = self._attended_life(tree, is_wish=bool(wishes))
-        turn = TurnStart(run_id or self._ids.new("run"), inputs, model, list(wishes), attended_life=life)
+        met = [wish.id for wish in wishes]
+        chosen = "/".join(tree.model) if model is None and tree.model is not None else ""
+        id = run_id or self._ids.new("run")
+        turn = TurnStart(id, inputs, model, met, attended_life=life, session_model=chosen)
         request = _request(turn)
         await self._runs().check_run(request, tenant)  # what cannot run is not noted
+        tree.put_down(wishes)
         tree.begin_turn(turn)
         await self._sessions.save(tree)
         await self._runs().create_run(request, tenant, principal, run_id=turn.run_id)
@@ -211,17 +216,21 @@ class SessionTurns:
         """The run of the turn that was begun last and has not ended; one that an extension wished for begins (Q4)."""
         async with self._starting.setdefault(tree, asyncio.Lock()):
             running = await self._running(tree, tenant)
-            wish = tree.next_wish()
-            if running is not None or wish is None:
+            if running is not None:
                 return running
+            tree.end_work()
+            wishes = tree.next_wishes()
+            if not wishes:
+                await self._sessions.save(tree)
+                return None
             self._row[tree.id] += 1
             if self._row[tree.id] > MOST_IN_A_ROW:
                 tree.drop_wishes()
                 await self._sessions.save(tree)
                 _log.warning("session %s: %d turns of extensions in a row; no more begin", tree.id, MOST_IN_A_ROW)
                 return None
-            text, wishes = wish
-            return await self._begin(tree, text, tenant, None, "extension", agent, wishes=wishes)
+            text, source = wishes[0].text or "", "extension" if wishes[0].expands else PLAIN
+            return await self._begin(tree, text, tenant, None, source, agent, wishes=wishes)
 
     async def _running(self, tree: SessionTree, tenant: str) -> str | None:
         """The run of the turn that was begun last and has not ended; one that was only noted is started (Q1)."""
@@ -254,9 +263,17 @@ class SessionTurns:
         if (run_id := await self._running(tree, tenant)) is not None:
             await self._runs().cancel(run_id, tenant, reason="The turn was cancelled.")
             await self._runs().wait(run_id, tenant)
+            await self._tell_cancelled(tree)
             entry = aborted_entry(model, self._clock.now_ms())
             tree.append("message", place=f"{run_id}/cancelled", message=entry["message"])
             await self._sessions.save(tree)
+
+    async def _tell_cancelled(self, tree: SessionTree) -> None:
+        """Extensions in the session hear the end of an agent that could not tell it itself."""
+        suite = self._extensions.opened
+        if suite is not None and suite.session.tree is tree and (suite.session.begins or not suite.session.idle):
+            suite.session.begins = False
+            await suite.emit({"type": "agent_end", "messages": [], "error": "cancelled"})
 
     async def move(self, tree: SessionTree, target: str, tenant: str = OPERATOR) -> str | None:
         """Go on from another entry; the text of the user's message when that is one. Extensions in the session are
@@ -283,13 +300,12 @@ class SessionTurns:
             yield None
             return
         tree = await self._sessions.open(str(named), ctx.tenant)
-        transcript = SessionTranscript(ctx, self._sessions, tree)
         if ctx.tenant != OPERATOR:
-            yield transcript
+            yield SessionTranscript(ctx, self._sessions, tree)
             return
         with self._ui.expecting(tree.id) if self._expects(ctx, tree) else nullcontext():
-            async with self._lived(ctx, tree):
-                yield transcript
+            async with self._lived(ctx, tree) as suite:
+                yield SessionTranscript(ctx, self._sessions, tree, suite.settled)
 
     def _expects(self, ctx: Execution, tree: SessionTree) -> bool:
         """Whether a person was there when this turn began in another life (Q6)."""
@@ -297,19 +313,22 @@ class SessionTurns:
         return turn is not None and turn.run_id == ctx.run_id and turn.attended_life not in ("", self._life)
 
     @asynccontextmanager
-    async def _lived(self, ctx: Execution, tree: SessionTree) -> AsyncIterator[None]:
+    async def _lived(self, ctx: Execution, tree: SessionTree) -> AsyncIterator[Extensions]:
         """Have the extensions in the session, when they could see its turn (Q3)."""
         suite = await self._extensions.suite(ctx, tree)
         said = str(ctx.inputs.get("task") or "")
         is_full = ctx.recorded("agent/begin") is None and suite.session.is_full(tree, said)
         if not suite.members and not is_full:
-            yield
+            yield suite
             return
         async with self._speaking:
             await self._extensions.enter(ctx, tree)
             if is_full:
                 await _compact(suite)
-            yield
+            begun = ctx.recorded("agent/begin")
+            if begun is not None and not begun.get("handled") and not ctx.is_recorded("agent/end"):
+                suite.go_on()
+            yield suite
 
 
 async def _compact(suite: Extensions) -> None:
@@ -329,6 +348,7 @@ def _is_told(tree: SessionTree) -> bool:
 def _request(turn: TurnStart) -> CreateRun:
     """The run that performs a turn."""
     chosen = {} if turn.model is None else {"model": turn.model}
+    chosen |= {"sessionModel": turn.session_model} if turn.session_model else {}
     return CreateRun(workflow_id=WORKFLOW, inputs=turn.inputs, configurable=chosen)
 
 

@@ -223,7 +223,11 @@ class UntrustedEntry(ModelEntry, frozen=True):
 
 class Models(_Section, frozen=True):
     """`default` names an entry or says where a model is. `classes` names another model for a class of work:
-    reasoning, writing, coding, research, classification. `agents` names another model for one agent, by its id.
+    reasoning, writing, coding, research, classification. `agents` names another model for one agent, by its id. Both
+    may name a model that an extension routes, as `PROVIDER/ID`.
+
+    `enabled` narrows what is offered in a chat, and what extensions find as `ctx.scopedModels`: patterns over
+    `PROVIDER/ID` or the id alone (`anthropic/*`, `*mini*:high`); none offers all.
 
     `embedder` lets the relay find facts by their meaning too; none is the default. `trusted_keys` are the keys that a
     project's entries may send, each as `VARIABLE ADDRESS FOLDER`: in the user's own file or the environment alone.
@@ -232,6 +236,7 @@ class Models(_Section, frozen=True):
     default: str = "local"
     embedder: str = ""
     trusted_keys: list[str] = []
+    enabled: list[str] = []
     classes: dict[str, str] = {}
     agents: dict[str, str] = {}
     entries: dict[str, ModelEntry] = {}

@@ -107,6 +107,11 @@ class Execution:
         name = self._prefix + key
         return self._later.get(name, self._node.memo.get(f"effect:{name}"))
 
+    def is_recorded(self, key: str) -> bool:
+        """Whether the effect `key` is on record, whatever it gave."""
+        name = self._prefix + key
+        return name in self._later or f"effect:{name}" in self._node.memo
+
     def within(self, prefix: str, config: dict[str, Any], inputs: dict[str, Any], type_id: str) -> Execution:
         """A part of this execution with its own names: an item of a map."""
         part = Execution(self._actor, self.node_id, f"{self._prefix}{prefix}/", self._moment)

@@ -4,7 +4,8 @@
 - S2  Ids are eight hex characters from the injected randomness, unique within the session.
 - S3  What the ledger does not have yet stands in `unsaved`, in its order.
 - S4  An entry that has a `place` stands once: a turn that is played again after a crash finds its own entries.
-- S5  A turn that an extension wishes for is on record until a turn begins with it.
+- S5  A turn that an extension wishes for, or a message that waits for the agent, is on record until a turn begins with
+      it or the agent hears it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class TurnStart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     """The wishes that it begins with."""
     attended_life: str = ""
     """The life of the host in which it began with a person there."""
+    session_model: str = ""
+    """The model that was chosen in the session, `PROVIDER/ID`, where the person did not name another for this turn."""
 
 
 class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,6 +41,14 @@ class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     text: str | None = None
+    message: dict[str, Any] | None = None
+    """The message of an extension that the turn begins with."""
+    steers: bool = False
+    """Whether an agent that is at work hears it before its next answer."""
+    turn: bool = True
+    """Whether it is answered; a message that is not stands in the session when the agent has heard it, or ended."""
+    expands: bool = False
+    """Whether the text may be a command, a prompt template or a skill."""
 
 
 class SessionTree:
@@ -101,6 +112,8 @@ class SessionTree:
                 self._begun(msgspec.convert(record.payload, TurnStart))
             elif record.type == "session.wish":
                 self._wished(msgspec.convert(record.payload, Wish), record.attrs.get("place"))
+            elif record.type == "session.wishes_met":
+                self._met(record.payload["wishes"])
             elif record.type == "session.wishes_dropped":
                 self.wishes = []
             self.saved = record.seq
@@ -151,12 +164,31 @@ class SessionTree:
 
     def _begun(self, turn: TurnStart) -> None:
         self.turn = turn
-        self.wishes = [wish for wish in self.wishes if wish.id not in turn.wishes]
+        self._met(turn.wishes)
 
-    def wish(self, text: str | None = None, *, place: str | None = None) -> None:
+    def _met(self, ids: Sequence[str]) -> None:
+        self.wishes = [wish for wish in self.wishes if wish.id not in ids]
+
+    def meet(self, ids: Sequence[str]) -> None:
+        """Have these wishes wait no longer: an agent heard them."""
+        if met := [wish.id for wish in self.wishes if wish.id in ids]:
+            self._met(met)
+            self.unsaved.append(Draft("session.wishes_met", {"wishes": met}))
+
+    def wish(
+        self,
+        text: str | None = None,
+        *,
+        message: Mapping[str, Any] | None = None,
+        steers: bool = False,
+        turn: bool = True,
+        expands: bool = False,
+        place: str | None = None,
+    ) -> None:
         """Note that an extension wants a turn (S5); a wish with a `place` that is there already is not noted (S4)."""
         if place is None or place not in self._places:
-            wish = Wish(self._ids.token(8), text)
+            sent = sent_message(message) if message is not None else None
+            wish = Wish(self._ids.token(8), text, sent, steers, turn, expands)
             self._wished(wish, place)
             attrs = {"place": place} if place is not None else {}
             self.unsaved.append(Draft("session.wish", msgspec.to_builtins(wish), attrs))
@@ -172,16 +204,28 @@ class SessionTree:
             self.wishes = []
             self.unsaved.append(Draft("session.wishes_dropped", {}))
 
-    def next_wish(self) -> tuple[str, list[str]] | None:
-        """What the next turn that is wished for begins with, and its wishes; None when there is none.
+    def next_wishes(self) -> list[Wish]:
+        """The wishes that the next turn begins with; what several wished for without words of their own is one turn."""
+        wanted = [wish for wish in self.wishes if wish.turn]
+        spoken = [wish for wish in wanted if wish.text is not None or wish.message is not None]
+        return spoken[:1] or wanted
 
-        What several wished for without words of their own is one turn.
-        """
-        if not self.wishes:
-            return None
-        spoken = next((wish for wish in self.wishes if wish.text is not None), None)
-        met = [spoken] if spoken is not None else self.wishes
-        return (spoken.text or "" if spoken is not None else ""), [wish.id for wish in met]
+    def interjections(self) -> list[Wish]:
+        """What an agent that is at work hears next: messages that nobody answers, and one that it answers, as in pi."""
+        first = next((wish for wish in self.wishes if wish.steers and wish.turn), None)
+        return [wish for wish in self.wishes if not wish.turn or wish is first]
+
+    def put_down(self, wishes: Sequence[Wish]) -> None:
+        """Have the messages of these wishes in the session, once each."""
+        for wish in wishes:
+            if wish.message is not None:
+                self.append("custom_message", place=f"wish/{wish.id}", **wish.message)
+
+    def end_work(self) -> None:
+        """No agent is at work: what waited for its end stands in the session."""
+        if ended := [wish for wish in self.wishes if not wish.turn]:
+            self.put_down(ended)
+            self.meet([wish.id for wish in ended])
 
     def rename(self, name: str, *, place: str | None = None) -> str:
         return self.append("session_info", place=place, name=name.strip())
@@ -230,6 +274,12 @@ class SessionTree:
         return names[-1] if names else None
 
     @property
+    def model(self) -> tuple[str, str] | None:
+        """Provider and id of the model that was chosen last on the branch."""
+        chosen = next((entry for entry in reversed(self.branch()) if entry["type"] == "model_change"), None)
+        return (str(chosen.get("provider")), str(chosen.get("modelId"))) if chosen is not None else None
+
+    @property
     def thinking(self) -> str:
         levels = [entry["thinkingLevel"] for entry in self.branch() if entry["type"] == "thinking_level_change"]
         return str(levels[-1]) if levels else "off"
@@ -274,6 +324,11 @@ class SessionTree:
             raise Problem("invalid_request", message, at="entryId")
         parent = entry["parentId"]
         return self.branch(parent) if parent is not None else [], text_of(entry["message"].get("content"))
+
+
+def sent_message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of an extension, as a session keeps it."""
+    return {**{name: message.get(name) for name in _SENT}, "display": message.get("display", True)}
 
 
 def role_of(entry: Entry) -> str | None:

@@ -17,6 +17,15 @@
     offered = fresh;
   }
 
+  // What is under way moves as its extension wants, unless the person wants nothing to move.
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
+  setInterval(() => {
+    for (const place of still.matches ? [] : document.querySelectorAll("[data-frames]")) {
+      const frames = JSON.parse(place.dataset.frames);
+      place.textContent = frames[Math.floor(performance.now() / Number(place.dataset.interval)) % frames.length];
+    }
+  }, 100);
+
   // One look at a time, and a pause as long as it took: an extension that draws without end leaves the page and the line
   // to the host free for a person's answer. What was said is fetched only when something was.
   const PAUSE = 60;

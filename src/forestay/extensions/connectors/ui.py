@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import posixpath
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
 from forestay.extensions.connectors.contract import Call, Output, text
+from forestay.extensions.git_branch import branch_of, repository
 from forestay.extensions.outcomes import COLUMNS
 from forestay.extensions.themes import OPERATIONS as THEME_OPERATIONS
 from forestay.extensions.themes import Themes
@@ -30,28 +32,8 @@ HOST_ASKS = ("sign_in", "pin_tool")
 """Forms of the host's own: about an extension, never asked by one."""
 FORMS = ("form", *HOST_ASKS)
 DIALOGS = ("select", "confirm", "input", "editor", "custom", *FORMS)
-
-
-WORKING = ("setWorkingMessage", "setWorkingVisible", "setWorkingIndicator")
-
-
-class Working:
-    """How an extension shows that something is under way: its message behind the first frame of its indicator."""
-
-    def __init__(self) -> None:
-        self._message, self._frame, self._is_visible = "", "", True
-
-    def heard(self, operation: str, params: Mapping[str, Any]) -> str:
-        """What is shown now; empty: nothing."""
-        if operation == "setWorkingMessage":
-            self._message = str(params.get("message") or "")
-        elif operation == "setWorkingVisible":
-            self._is_visible = params.get("visible") is not False
-        else:
-            options = params.get("options")
-            frames = options.get("frames") if isinstance(options, Mapping) else None
-            self._frame = str(frames[0]) if isinstance(frames, list) and frames else ""
-        return f"{self._frame} {self._message}".strip() if self._is_visible and self._message else ""
+BRANCH_SECONDS = 0.5
+"""Between two looks at the branch of the project, where somebody wants to know of another one."""
 
 
 class Ui(Protocol):
@@ -244,12 +226,14 @@ class UiConnector:
         themes: Themes | None = None,
         hold: Callable[[str, bool], None] = lambda _extension, _held: None,
         tell: Callable[[dict[str, Any]], None] = lambda _event: None,
+        root: str = "",
     ) -> None:
-        """`tell` hears that a dialog begins and that it has ended, as events for extensions."""
+        """`tell` hears that a dialog begins and that it has ended, as events for extensions; `root` is the project."""
         self._ui = ui or NoUi()
         self._themes = themes or Themes()
         self._hold = hold
         self._tell = tell
+        self._root = root
 
     async def wait(self, call: Call, params: Mapping[str, Any]) -> Output:
         operation = text(params, "op")
@@ -257,6 +241,10 @@ class UiConnector:
             raise Problem("invalid_request", f"Only the host itself asks with {operation}.", at="$.params.op")
         if operation in DIALOGS:
             return {"value": await self._dialog(call.extension, operation, params)}
+        if operation == "getGitBranch":
+            return {"value": await asyncio.to_thread(self._branch, call)}
+        if operation == "watchGitBranch":
+            return await self._watch_branch(call)
         if operation not in THEME_OPERATIONS:
             return {"value": await self._ui.request(call.extension, operation, params)}
         answer = self._themes.request(call.extension, operation, params)
@@ -264,6 +252,29 @@ class UiConnector:
             shown = {"op": operation, "name": params.get("name"), "success": answer["success"]}
             await self._ui.request(call.extension, operation, shown)
         return {"value": answer}
+
+    def _branch(self, call: Call) -> str | None:
+        """The branch of the project, for an extension that may read where it is told without asking anybody."""
+        place = repository(self._root) if self._root else None
+        if place is None:
+            return None
+        is_inside = posixpath.dirname(place.mark) == self._root
+        told = ".git/HEAD" if is_inside else posixpath.join(place.mark, "HEAD")
+        return branch_of(place) if call.policy.granted("read", told) else None
+
+    async def _watch_branch(self, call: Call) -> Output:
+        """Look until the call is cancelled; each other branch is a chunk {branch}."""
+        if not call.streaming:
+            raise Problem("invalid_request", "A watch is a streamed call.", at="$.params.op")
+        before = await asyncio.to_thread(self._branch, call)
+        while not call.cancelled.is_set():
+            await asyncio.sleep(BRANCH_SECONDS)
+            now = await asyncio.to_thread(self._branch, call)
+            if now != before:
+                before = now
+                await call.room()
+                call.emit({"branch": now})
+        return {}
 
     async def _dialog(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         about = {"reason": "ui_prompt", "kind": operation, "title": str(params.get("title") or "")}

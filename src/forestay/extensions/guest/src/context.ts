@@ -124,8 +124,7 @@ function makeContext(): any {
     get model() { return session("getModel"); },
     // A person is at the front end of this session, or nobody is: pi's two kinds of that.
     get mode() { return environment.hasUI ? "tui" : "print"; },
-    // Which models a person may choose from is not narrowed here.
-    get scopedModels() { return []; },
+    get scopedModels() { return session("getScopedModels") ?? []; },
     get thinkingLevel() { return session("getThinkingLevel") ?? "off"; },
     // An extension runs when a person trusts what the project brings, and not before.
     isProjectTrusted: () => true,

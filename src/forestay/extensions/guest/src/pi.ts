@@ -11,7 +11,7 @@ import * as check from "./register";
 import { theme } from "./theme";
 import { providers as apis } from "./virtual/ai";
 import { completes, lines, suggestions, typed, ui } from "./ui";
-import { dropVirtualModel, routeWith, virtualModel } from "./virtual_models";
+import { dropVirtualModel, routeWith, routed, virtualModel } from "./virtual_models";
 
 const handlers = table<string, any[]>();
 const tools = table<string, any>();
@@ -324,6 +324,8 @@ onInbound("command", (payload: any) => {
 onInbound("complete", (payload: any) => found(commands.get(payload.name), "command", payload.name).getArgumentCompletions(payload.prefix));
 
 onInbound("autocomplete", (payload: any, id: number) => (completes() ? signalled(id, (signal) => suggestions(payload.lines, payload.line, payload.column, signal)) : null));
+
+onInbound("route", (payload: any, id: number) => signalled(id, (signal) => routed(payload, signal, context)));
 
 onInbound("typed", (payload: any) => typed(payload.data) ?? null);
 

@@ -2,7 +2,7 @@
 
 import { HostError, hostCall, hostCallSync, onInbound, report } from "./bridge";
 import { environment } from "./environment";
-import { PrimordialTypeError, isArray, resolved, table, then } from "./primordials";
+import { PrimordialTypeError, type Table, isArray, resolved, table, then } from "./primordials";
 import { Theme, coloursOf, theme, themeOf, useTheme } from "./theme";
 
 // No front end shows more of a line, nor more lines. What is beyond is not sent: writing ten megabytes as JSON would cost
@@ -279,7 +279,37 @@ export function suggestions(text: any[], line: number, column: number, signal: a
 }
 export const completes = (): boolean => completers.length > 0;
 
-const footerData = { getGitBranch: () => null, getExtensionStatuses: () => new Map(environment.hasUI ? Object.entries(hostCallSync("ui", { op: "getStatuses" }).value ?? {}) : []), getAvailableProviderCount: () => 0, onBranchChange: () => () => undefined };
+// What a footer may show of what only the host knows. The branch is asked once, and again when it has changed.
+const branchListeners: Table<number, () => void> = table<number, () => void>();
+let branch: string | null | undefined;
+let branchListener = 0;
+let branchWatch: AbortController | undefined;
+function watchBranch(): void {
+  branchWatch = new (globalThis as any).AbortController();
+  const changed = (chunk: any): void => {
+    branch = chunk.branch;
+    for (const key of branchListeners.keys()) branchListeners.get(+key)?.();
+  };
+  const over = (): void => { branchWatch = undefined; };
+  then(hostCall("ui", { op: "watchGitBranch", stream: true }, { signal: branchWatch?.signal, onChunk: changed }), over, over);
+}
+const footerData = {
+  getGitBranch: () => {
+    if (branch === undefined || branchWatch === undefined) branch = hostCallSync("ui", { op: "getGitBranch" }).value ?? null;
+    return branch;
+  },
+  onBranchChange: (listener: () => void) => {
+    const key = branchListener += 1;
+    branchListeners.set(key, listener);
+    if (branchWatch === undefined) watchBranch();
+    return () => {
+      branchListeners.delete(key);
+      if (branchListeners.keys().length === 0) branchWatch?.abort();
+    };
+  },
+  getExtensionStatuses: () => new Map(environment.hasUI ? Object.entries(hostCallSync("ui", { op: "getStatuses" }).value ?? {}) : []),
+  getAvailableProviderCount: () => hostCallSync("session", { op: "getProviderCount", args: [] }).value ?? 0,
+};
 
 // What stays on the screen until something else takes its place. A component asks to be drawn again (`requestRender`)
 // when it has changed: once for all that it asked for in one go.

@@ -30,6 +30,15 @@ function described(definition: any): any {
   };
 }
 
+// What an agent of the host asks: which model answers, and what the router keeps for the next time.
+export async function routed(payload: any, signal: any, context: any): Promise<any> {
+  const definition = definitions.get(keyOf(payload.provider, payload.id));
+  if (definition === undefined) throw new Error(`There is no virtual model ${payload.provider}/${payload.id}`);
+  const route = await definition.route({ ...payload.request, model: described(definition), signal }, context);
+  if (route?.model === undefined || route.model.api === API) throw new Error("A virtual model is routed to a model that answers");
+  return { provider: route.model.provider, id: route.model.id, thinkingLevel: route.thinkingLevel ?? null, state: route.state ?? null };
+}
+
 // A request for a virtual model: its extension says which model answers it, and that one does.
 export function routeWith(context: () => any): void {
   const streamSimple = (model: any, given: any, options: any = {}): any => {
