@@ -64,7 +64,7 @@ DIFFERS = {
     "event.provider_stream_event": "`data` is the host's own `text_delta`; a provider's bytes stay with the host.",
     "pi.sendUserMessage": "A follow-up is a turn of its own, and so is what comes without `deliverAs` while an agent "
     "works; pi refuses that. Text alone, no images.",
-    "pi.sendMessage": "A follow-up is a turn of its own, with its own `agent_start` and `agent_end`.",
+    "pi.sendMessage": "A follow-up is a turn of its own; what is sent at `agent_end` is one only with `triggerTurn`.",
     "pi.exec": "The program is confined and sees what the extension may.",
     "pi.setModel": "The turn under way goes on with its model; the next one has the one that was chosen.",
     "pi.setThinkingLevel": "It is kept in the session and told; the host's models have no such level.",

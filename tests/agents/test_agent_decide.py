@@ -1,4 +1,4 @@
-"""`decide` and `evolve` alone: pure, ordered, bounded (A1, A2, A4)."""
+"""`decide` and `evolve` alone: pure, ordered, bounded (A1, A2, A4), with an ear for who speaks meanwhile (A7)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ from forestay.agents.steps import (
     Finish,
     GateCall,
     Gated,
+    Interjected,
+    Interjection,
+    Listen,
     Record,
     RefuseCall,
     Returned,
@@ -54,6 +57,9 @@ def respond(data: st.DataObject, step: Any, turn: int) -> Record | None:
             return Approved(data.draw(st.sampled_from(["accept", "reject", "edit-accept"])))
         case CallTool() | RefuseCall():
             return Returned("r")
+        case Listen(takes):
+            said = data.draw(st.lists(st.booleans(), max_size=2)) if takes else []
+            return Interjected(tuple(Interjection(str(n), "and?", wants_answer=wants) for n, wants in enumerate(said)))
         case Correct(message):
             return Corrected(message)
         case Confirm():
@@ -66,11 +72,14 @@ def respond(data: st.DataObject, step: Any, turn: int) -> Record | None:
 @given(st.data(), st.booleans())
 def test_any_world_ends_and_keeps_the_order(data: st.DataObject, with_schema: bool) -> None:
     agent = manifest(turns=4, repairs=2, return_schema=SCHEMA if with_schema else None)
-    state = AgentState(agent)
+    state = AgentState(agent, hears=data.draw(st.booleans()))
     steps: list[Any] = []
     for _ in range(200):
         step = decide(state)
         assert decide(state) == step  # A1
+        if isinstance(step, Listen):  # A7
+            assert state.hears and not state.waiting and state.listened < state.turns
+            assert not (step.takes and state.turns == agent.turns), "what cannot be answered waits"
         steps.append(step)
         record = respond(data, step, state.turns)
         if record is None:

@@ -12,6 +12,10 @@ from tests.browser.conftest import Visit
 from tests.console.served import Served, served
 from tests.console.talking import talking
 
+SPIN = """export default (pi) => pi.registerCommand("spin", { handler: async (args, ctx) => {
+  ctx.ui.setWorkingIndicator({ frames: ["<b>~", "\u2248"], intervalMs: 200 });
+  ctx.ui.setWorkingMessage("sounding");
+} });"""
 COMPONENT = Path(__file__).parents[1] / "extensions" / "component.ts"
 
 
@@ -19,8 +23,9 @@ COMPONENT = Path(__file__).parents[1] / "extensions" / "component.ts"
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = talking(tmp_path_factory.mktemp("talk"))
     (folder / "component.ts").write_text(COMPONENT.read_text("utf-8"))
-    settings = folder / "forestay.toml"
-    settings.write_text(settings.read_text("utf-8").replace('["harbour.ts"]', '["harbour.ts", "component.ts"]'))
+    (folder / "spin.ts").write_text(SPIN)
+    settings, named = folder / "forestay.toml", '["harbour.ts", "component.ts", "spin.ts"]'
+    settings.write_text(settings.read_text("utf-8").replace('["harbour.ts"]', named))
     with served(folder, "--trust") as running:
         yield running
 
@@ -118,6 +123,23 @@ def test_a_message_that_the_host_refuses_comes_back(visit: Visit) -> None:
     assert page.input_value("#message") == "And the Borealis?"
     assert visit.troubles and all("net::ERR_FAILED" in trouble for trouble in visit.troubles)
     visit.troubles.clear()
+
+
+@pytest.mark.api("ctx.ui.setWorkingIndicator")
+def test_what_is_under_way_moves_unless_the_person_wants_nothing_to_move(visit: Visit) -> None:
+    page = visit.page
+    visit.begin()
+    page.fill("#message", "/spin")
+    page.press("#message", "Enter")
+    place = page.locator(".place.working pre")
+    place.wait_for()
+    assert place.inner_text() == "<b>~ sounding", "this browser wants nothing to move"
+    visit.accessible()
+    page.emulate_media(reduced_motion="no-preference")
+    for frame in ("\u2248 sounding", "<b>~ sounding", "\u2248 sounding"):
+        page.wait_for_function(
+            "(text) => document.querySelector('.place.working pre')?.textContent === text", arg=frame
+        )
 
 
 @pytest.mark.api("ctx.ui.custom")

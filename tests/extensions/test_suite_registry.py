@@ -82,6 +82,36 @@ async def test_a_message_for_the_next_turn_waits_for_it(tmp_path: Path) -> None:
         assert await suite.emit({"type": "before_agent_start", "prompt": "go", "systemPrompt": ""}) is None
 
 
+async def test_messages_wait_while_an_agent_works_and_stand_when_it_has_ended(tmp_path: Path) -> None:
+    source = """
+      const send = (content, options) => pi.sendMessage({ customType: "note", content, display: true }, options);
+      pi.on("before_agent_start", () => send("first"));
+      pi.on("tool_call", () => { send("steer"); send("later", { deliverAs: "followUp" }); send("quiet", { triggerTurn: false }); });
+      pi.on("agent_end", () => { send("end"); send("again", { triggerTurn: true }); });
+    """
+    async with suite_of(tmp_path, notes=source) as suite:
+        tree = suite.session.tree
+        await suite.emit({"type": "before_agent_start", "prompt": "go", "systemPrompt": ""})
+        await suite.emit({"type": "agent_start"})
+        await suite.emit({"type": "tool_call", "toolName": "t", "toolCallId": "c", "input": {}})
+        assert tree.entries == [], "nothing stands between a call and its result"
+
+        def waits() -> list[object]:
+            return [(wish.message or {}).get("content") for wish in tree.wishes]
+
+        assert waits() == ["first", "steer", "later", "quiet"]
+        heard = tree.interjections()
+        assert [(wish.message or {})["content"] for wish in heard] == ["first", "quiet"], (
+            "one that it answers at a time"
+        )
+        tree.meet([wish.id for wish in heard])
+        assert [(wish.message or {})["content"] for wish in tree.interjections()] == ["steer"]
+        await suite.emit({"type": "agent_end", "messages": []})
+        assert waits() == ["steer", "later", "again"]
+        assert [entry["content"] for entry in tree.entries] == ["end"]
+        assert [wish.message for wish in tree.next_wishes()] == [tree.wishes[0].message]
+
+
 async def test_the_first_default_of_a_flag_is_its_value_for_everybody(tmp_path: Path) -> None:
     first = """
       pi.registerFlag("depth", { type: "string", default: "one" });

@@ -1,4 +1,4 @@
-"""Models that an extension routes, for agents of the host (O1 to O3), and what it says in the user's name."""
+"""Models that an extension routes, for agents of the host (O1 to O3), and what it says to an agent (H1, H2)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from forestay.host import Host
 from forestay.kernel import Agents, Config, ExtensionConfig, ExtensionPolicy, Models
-from forestay.models import Script, Scripted, Turn
-from forestay.runs import CreateRun
+from forestay.models import Script, Scripted, ScriptedCall, Turn
+from forestay.runs import CreateRun, ForkRequest
 from forestay.sessions import SessionTree, text_of
 
 TIDE = """
@@ -23,6 +23,7 @@ export default function (pi) {
   pi.registerCommand("drop", { handler: async () => pi.unregisterVirtualModel("tide", "auto") });
   pi.registerCommand("say", { handler: async (args) => pi.sendUserMessage("/drop !ls @tide.ts") });
   pi.registerCommand("run", { handler: async (args) => pi.sendUserMessage("/drop", { expandPromptTemplates: true }) });
+  pi.on("tool_call", () => pi.sendMessage({ customType: "tide", content: "Heard late.", display: true }));
   pi.on("agent_end", (event, ctx) => pi.appendEntry("ended", { error: event.error ?? null, idle: ctx.isIdle() }));
   pi.registerCommand("idle", { handler: async (args, ctx) => pi.appendEntry("idle", ctx.isIdle()) });
 }
@@ -37,7 +38,8 @@ def live(folder: Path, story: Story, **models: Any) -> None:
         agents=Agents(allow=["*"]),
         extensions=ExtensionConfig(paths=["tide.ts"], policy=ExtensionPolicy(mode="permissive")),
     )
-    ebb = Script((Turn("Wait.", when="long", delay=600), Turn("Ebb.", repeat=True)), name="ebb")
+    looks = Turn("", (ScriptedCall("ls"),), when="Steer")
+    ebb = Script((Turn("Wait.", when="long", delay=600), looks, Turn("Ebb.", repeat=True)), name="ebb")
     own = {"ebb": Scripted(ebb), "flood": Scripted(Script((Turn("Flood.", repeat=True),), name="flood"))}
 
     async def whole() -> None:
@@ -115,3 +117,28 @@ def test_extensions_hear_that_an_agent_was_ended(tmp_path: Path) -> None:
         assert kept == [{"error": "cancelled", "idle": False}, True]
 
     live(tmp_path, story)
+
+
+@pytest.mark.api("pi.sendUserMessage|pi.sendMessage")
+def test_what_an_agent_heard_is_played_again_as_it_was(tmp_path: Path) -> None:
+    async def story(host: Host, tree: SessionTree) -> None:
+        assert await said(host, tree, "Steer me.") == "Ebb."
+        kinds = [_kind(entry) for entry in tree.branch()]
+        assert kinds == ["user", "assistant", "toolResult", "tide", "assistant", "ended"], "it parts no call and result"
+        assert tree.turn is not None
+        before, entries = await events(host, tree.turn.run_id), len(tree.entries)
+        made = await host.runs.fork(tree.turn.run_id, "default", ForkRequest("replay", 0))
+        done = await host.runs.wait(made.run_id, "default")
+        assert done.outputs["output"] == "Ebb." and await events(host, made.run_id) == before
+        assert len(tree.entries) == entries, "a replay leaves the session as it is"
+
+    live(tmp_path, story)
+
+
+def _kind(entry: dict[str, Any]) -> str:
+    return str(entry.get("customType") or entry["message"]["role"])
+
+
+async def events(host: Host, run_id: str) -> list[Any]:
+    told = [event async for event in host.runs.follow(run_id, "default")]
+    return [(event.type, event.payload.get("toolName")) for event in told if event.type.startswith("agent.")]

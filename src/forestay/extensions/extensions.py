@@ -465,7 +465,7 @@ class Extensions:
         if kind == "session_start":
             await self.control.restore()
         waited = self.session.turn() if kind == "before_agent_start" else []
-        self.session.begins = kind == "before_agent_start" or (self.session.begins and kind != "agent_start")
+        self.session.hear(str(kind))
         answer = await self.hooks.emit(dict(event))
         if kind == "agent_end":
             self._agent("end", -1)

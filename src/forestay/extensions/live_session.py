@@ -64,6 +64,8 @@ class LiveSession:
         self._agents = 0
         self.begins = False
         """Whether an agent is about to begin: what is said to it then, it hears first."""
+        self.ends = False
+        """Whether an agent has just ended: what is said to it then is answered only when that is asked for."""
         self._place: str | None = None  # of the request that is performed (S4)
         self.tree = tree or self.made()
         self.working(0)
@@ -92,6 +94,11 @@ class LiveSession:
         """One agent more, or one less, is at work in this session."""
         self._agents = max(0, self._agents + change)
         (self.idled.clear if self._agents else self.idled.set)()
+
+    def hear(self, event: str) -> None:
+        """An event of an agent's work is about to be told."""
+        self.begins = event == "before_agent_start" or (self.begins and event != "agent_start")
+        self.ends = event == "agent_end"
 
     # The tree
 
@@ -146,7 +153,7 @@ class LiveSession:
         if how.get("deliverAs") == "nextTurn":
             self._next_turn.append(message)  # even if it asks for a turn: it waits for the person's own
         elif self.begins or not self.idle:  # between a call and its result a message would part the two
-            waits = how.get("triggerTurn") is not False
+            waits = how.get("triggerTurn") is True if self.ends else how.get("triggerTurn") is not False
             self._wish(None, message=message, steers=waits and how.get("deliverAs") != "followUp", turn=waits)
         else:
             self._add(message)

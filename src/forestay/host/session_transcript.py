@@ -41,8 +41,8 @@ class SessionTranscript:
         return conversation(self._tree.messages(leaf))
 
     async def take(self, place: str, entry: dict[str, Any]) -> None:
-        """Keep an entry when the run's log has what it rests on (Q2)."""
-        if not self._tree.has(place):
+        """Keep an entry when the run's log has what it rests on (Q2); a replay keeps nothing."""
+        if not self._ctx.replays and not self._tree.has(place):
             await self._ctx.flush()
             fields = {name: value for name, value in entry.items() if name != "type"}
             self._tree.append(entry["type"], place=place, **fields)
@@ -66,6 +66,8 @@ class SessionTranscript:
 
     async def hear(self, entries: Sequence[tuple[str, dict[str, Any]]], met: Sequence[str]) -> None:
         """Keep what was heard with what waits no longer, when the run's log has it (Q2)."""
+        if self._ctx.replays:
+            return
         waits = {wish.id for wish in self._tree.wishes}
         if not waits.isdisjoint(met) or not all(self._tree.has(place) for place, _ in entries):
             await self._ctx.flush()

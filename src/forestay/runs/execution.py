@@ -107,6 +107,11 @@ class Execution:
         name = self._prefix + key
         return self._later.get(name, self._node.memo.get(f"effect:{name}"))
 
+    @property
+    def replays(self) -> bool:
+        """Whether this only computes again what is on record: nothing outside the run may change."""
+        return self._actor.instead is not None
+
     def is_recorded(self, key: str) -> bool:
         """Whether the effect `key` is on record, whatever it gave."""
         name = self._prefix + key
