@@ -5,8 +5,8 @@ while, on a loop with nothing else to do meanwhile, writes by itself:
 
 - A1  One writes at a time: the thread, or the loop that has the turn.
 - A2  Whoever writes, what was asked for first is written first (L7).
-- A3  A loop writes only what is small, while the disk is fast, never a checkpoint, and waits for no other process. After
-      a few writes it lets everybody else go first who is ready.
+- A3  A loop writes only what is small, while the disk is fast, never a checkpoint, and waits for no other process.
+      After a few writes everybody else goes first who is ready.
 - A4  Now and then the thread writes all the same: what the loop does meanwhile shows whether it is still idle.
 """
 
@@ -29,7 +29,7 @@ _AFTER_A_SLOW_ONE = 64  # of them, when the disk was slow under a loop
 _FAST_SECONDS = 0.002
 _BUSY = 0.5  # of the time in which the thread writes: a loop that works so much gains by going on
 _IN_A_ROW = 8  # writes of a loop before everybody else who is ready goes first
-_LOOK_AGAIN = 64  # writes of a loop before it leaves one to the thread (A4)
+_LOOK_AGAIN = 256  # writes of a loop before it leaves one to the thread (A4)
 _SMALL_BYTES = 64 * 1024
 
 
@@ -64,6 +64,10 @@ class LoneWriter(Writer):
         loop = ticket.loop
         with self._closing:
             self._check_open()
+            if self._queued and not self._later and not later:  # the thread is at work: the usual way of many callers
+                self._queued += 1
+                self._queue.put(ticket)
+                return
             self._later.append(ticket)
             if later:
                 return
@@ -123,11 +127,12 @@ class LoneWriter(Writer):
         """Write on the loop that this runs on, which has the turn."""
         self._patient = False
         try:
-            records, seconds = self._timed([ticket])
+            group = [ticket]
+            records, seconds = self._timed(group)
             self._own += 1
             if seconds > _FAST_SECONDS:
                 self._alone = _ALONE - _AFTER_A_SLOW_ONE
-            self._tell([ticket], records, seconds, here=loop)
+            self._tell(group, records, seconds, here=loop)
         except HeldError:
             with self._closing:
                 self._alone = 0

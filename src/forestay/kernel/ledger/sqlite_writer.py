@@ -176,7 +176,8 @@ class SqliteWriter(LoneWriter):
 
     def _append(self, cursor: sqlite3.Cursor, group: Sequence[Ticket]) -> list[Record]:
         """Write every ticket whose expectations hold (L4). What else can fail leaves a part of the group written."""
-        now, ids = self._clock.now_ms(), iter(self._ids.several(sum([ticket.count for ticket in group])))
+        count = group[0].count if len(group) == 1 else sum([ticket.count for ticket in group])
+        now, ids = self._clock.now_ms(), iter(self._ids.several(count))
         rows: list[Row] = []
         moved: set[Tail] = set()
         written: list[list[Record]] = []  # of one stream each
@@ -187,26 +188,24 @@ class SqliteWriter(LoneWriter):
             except Problem as problem:
                 ticket.error = problem
                 continue
-            parts = [stream.extend(drafts, now, ids, rows) for stream, drafts in zip(streams, ticket.drafts, strict=True)]
+            places = zip(streams, ticket.drafts, strict=True)
+            parts = [stream.extend(drafts, now, ids, rows) for stream, drafts in places]
             ticket.result = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
             moved.update(streams)
             written += parts
         insert_records(cursor, rows)
         move_heads(cursor, [(stream.seq, stream.hash, stream.id) for stream in moved])
-        for part in written:
-            if part:
-                self._project(cursor, part)
+        for part in filter(None, written):
+            self._project(cursor, part)
         return written[0] if len(written) == 1 else list(chain.from_iterable(written))
 
     def _expected(self, cursor: sqlite3.Cursor, appends: Sequence[Append]) -> list[Tail]:
         """The streams of one ticket, which stand where its caller expects them. A new one is made when all do."""
-        found = []
-        for item in appends:
-            stream = self._streams.get(item.stream) or self._stored(cursor, item.stream)
+        known = [self._streams.get(item.stream) or self._stored(cursor, item.stream) for item in appends]
+        for item, stream in zip(appends, known, strict=True):
             if item.expect is not None:
                 check_expected(item.stream, item.expect, -1 if stream is None else stream.seq)
-            found.append(stream)
-        return [stream or self._made(cursor, item.stream) for item, stream in zip(appends, found, strict=True)]
+        return [stream or self._made(cursor, item.stream) for item, stream in zip(appends, known, strict=True)]
 
     def _stored(self, cursor: sqlite3.Cursor, name: str) -> Tail | None:
         row = find_stream(cursor, name)
