@@ -106,7 +106,7 @@ Deliveries = dict[asyncio.AbstractEventLoop, list[tuple[Feed, list[Record]]]]
 
 
 class Feeds:
-    """All followers of one ledger. `announced` is called on the writer's thread."""
+    """All followers of one ledger. `announced` is called by whoever wrote."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
