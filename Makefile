@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo "make run     start the host on 127.0.0.1"
 	@echo "make test    the test suite (two workers, under fifteen minutes)"
-	@echo "make postgres  the suites of ledger, runs, relay, host and http, on PostgreSQL"
+	@echo "make postgres  the suites of ledger, runs, relay, host, http and the contracts, on PostgreSQL"
 	@echo "make check   ruff, mypy --strict, import contracts, faces of packages"
 	@echo "make sweep   the exhaustive tests: crash matrices, corpora, soaks"
 	@echo "make again   the tests that failed last, one after the other"
@@ -35,7 +35,7 @@ test: setup
 	@$(BIN)/python -m pytest -n 2 -q -m "not sweep"
 
 postgres: setup
-	@FORESTAY_TEST_LEDGER=postgres $(BIN)/python -m pytest -n 2 -q -m "not sweep" $(or $(SUITES),tests/kernel tests/runs tests/relay tests/host tests/surface)
+	@FORESTAY_TEST_LEDGER=postgres $(BIN)/python -m pytest -n 2 -q -m "not sweep" $(or $(SUITES),tests/kernel tests/runs tests/relay tests/host tests/surface tests/contracts)
 
 sweep: setup
 	@$(BIN)/python -m pytest -n 2 -q -m sweep --hypothesis-profile=$(or $(EXAMPLES),searching) $(SWEEP)

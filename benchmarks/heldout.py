@@ -51,7 +51,7 @@ from forestay.relay.index import Index
 from forestay.relay.ranking import Terms
 from forestay.relay.vectors import Vectors
 
-TERMS = ("graph", "recency", "novelty", "aspects", "headings", "neighbours", "speaker", "dates", "synonyms")
+TERMS = ("graph", "recency", "novelty", "aspects", "headings", "neighbours", "speaker", "dates", "synonyms", "related")
 _PEOPLE = (
     "Okafor Lindqvist Moreau Castellano Ivanova Haddad Nakamura Brandt Silva Kowalska Petersen Achterberg Demir Farkas "
     "Galanis Hoxha Iversen Jansons Kaplan Lehtonen Mbeki Novak Ortega Papadaki Quispe Rasmussen Santos Takacs Urban "

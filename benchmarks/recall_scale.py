@@ -79,7 +79,7 @@ def run() -> list[Row]:
         used = (memory() - before - size) / len(warm.facts)
         questions = [writer.question() for _ in range(_QUESTIONS)]
         full = _asked(warm, questions, Terms())
-        for signal in ("neighbours", "synonyms", "dates"):
+        for signal in ("neighbours", "synonyms", "related", "dates"):
             without = _asked(warm, questions, Terms(**{signal: False}))
             rows.append((f"recall: a question without {signal}, {wanted:,} facts", _shown(without), _shown(full)))
         rows.append((f"recall: a question, {wanted:,} facts", _shown(full), "all signals"))

@@ -55,6 +55,14 @@ GROUPS: dict[str, tuple[str, str]] = {
 DIFFERS = {
     "pi.registerShortcut": "At a terminal a key acts where the terminal tells it from others; `/key NAME` always does.",
     "pi.registerMcpServer": "A person approves the server before it is started.",
+    "pi.registerToolRenderer": "`next()` gives its own extension's renderers; other extensions are asked after it.",
+    "pi.registerMarkdownTransformer": "What it makes of a text is shown beside the text, marked as the extension's.",
+    "pi.registerVirtualModel": "It routes `complete()` and `stream()` of its extension; an agent's model is the "
+    "host's choice.",
+    "pi.getMcpServers": "Values of variables and headers of other extensions' servers are left out.",
+    "pi.unregisterMcpServer": "Its tools are withdrawn when servers are next brought in line with what people decided.",
+    "event.agent_before_settle": "Entries `custom` and `custom_message` are kept; others are left out.",
+    "event.provider_stream_event": "`data` is the host's own `text_delta`; a provider's bytes stay with the host.",
     "pi.sendUserMessage": 'It comes after the turn that is under way, also with `deliverAs: "steer"`.',
     "pi.sendMessage": "As sendUserMessage; `nextTurn` waits for the person's own turn, as in pi.",
     "pi.exec": "The program is confined and sees what the extension may.",
@@ -68,12 +76,10 @@ DIFFERS = {
     "ctx.modelRegistry": "Keys stay with the host; `getApiKey` gives a word that opens nothing.",
     "command ctx.getSystemPromptOptions": "The folder, the active tools and the prompt alone.",
     "tool ctx.executeTool": "A tool of another extension needs the capability `tool`.",
-    "ctx.ui.custom": "A component is drawn as lines; the person's keys reach it after they are sent.",
-    "ctx.ui.setWorkingVisible": "It is taken; there is no indicator to hide.",
-    "ctx.ui.setWorkingIndicator": "It is taken; the indicator is a line of text.",
+    "ctx.ui.setWorkingIndicator": "Its first frame stands before the message; it is not animated.",
     "ctx.ui.setHiddenThinkingLabel": "It is taken; no thinking is shown.",
     "ctx.ui.setEditorComponent": "It is kept and given back; the editor stays the front end's own.",
-    "ctx.ui.addAutocompleteProvider": "The library asks it; the chat completes commands, their arguments and files.",
+    "ctx.ui.addAutocompleteProvider": "A chat asks it at the tab key, for the last word of the line.",
     "ctx.ui.onTerminalInput": "It hears the keys of components; a line reaches nobody before it is sent.",
     "ctx.ui.setToolsExpanded": "It is kept and given back; what is folded is the person's choice.",
     "event.after_provider_response": "Status 200 and no headers: a provider's own stay with the host.",
@@ -85,17 +91,8 @@ DIFFERS = {
 }
 
 ABSENT = {
-    "pi.registerToolRenderer": "A tool is drawn by the extension that registered it.",
-    "pi.registerMarkdownTransformer": "Text is shown as it was written.",
-    "pi.unregisterMcpServer": "A person takes a server back.",
-    "pi.getMcpServers": "Which servers there are is told to people, not to extensions.",
-    "pi.registerVirtualModel": "Which model answers an agent is the choice of the settings and its manifest.",
-    "pi.unregisterVirtualModel": "As registerVirtualModel.",
     "event.before_provider_headers": "Requests to providers, and their keys, are the host's.",
-    "event.provider_stream_event": "A provider's own events stay with the host; `message_update` tells the words.",
-    "event.agent_before_settle": "A turn's end is in the ledger by then; `agent_end` and `agent_settled` tell of it.",
     "event.project_trust": "A person decides about trust before any extension runs.",
-    "event.mcp_servers_change": "Servers change by a person's decision, which extensions are not told.",
     "event.cache_warming_decision": "The host warms no caches of providers.",
 }
 

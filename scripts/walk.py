@@ -1,10 +1,12 @@
 """How far one job walks through the code: distinct modules entered, and calls from one module into another.
 
-    python scripts/walk.py            the four walks, as the table of docs/explanation/architecture.md
-    python scripts/walk.py --list     and which modules each one enters
+    python scripts/walk.py                the four walks, as the table of docs/explanation/architecture.md
+    python scripts/walk.py --list         and which modules each one enters
+    python scripts/walk.py --crossings    and which functions of which modules are called most from another module
 
-Each job is done twice to warm up and once more under a profiler, in process, with a scripted model. A call counts when
-a function of one module is entered, or a coroutine of it goes on, straight from a function of another.
+Each job is done twice to warm up and, when what those left to do in the background is done, once more under a profiler,
+in process, with a scripted model. A call counts when a function of one module is entered, or a coroutine of it goes on,
+straight from a function of another.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ export default (pi) => pi.registerTool({ name: "berth", description: "Reads the 
   parameters: { type: "object", properties: {} },
   execute: async () => ({ content: [{ type: "text", text: readFileSync("note.md", "utf8") }] }) });
 """
+_REST = 0.5  # seconds in which what a job leaves to other threads is done
 Job = Callable[[], Awaitable[object]]
 
 
@@ -48,7 +51,7 @@ class Walk:
         self.entered[inside] += 1
         caller = _module(frame.f_back)
         if caller and caller != inside:
-            self.crossed[caller, inside] += 1
+            self.crossed[caller, f"{inside}:{frame.f_code.co_qualname}"] += 1
 
 
 def _module(frame: FrameType | None) -> str | None:
@@ -117,6 +120,7 @@ async def measured(opened: Callable[[Path], Any]) -> Walk:
             async with opened(Path(folder)) as job:
                 await job()
                 await job()
+                await asyncio.sleep(_REST)
                 walk.on = True
                 await job()
                 walk.on = False
@@ -133,6 +137,8 @@ def main() -> None:
         print(f"| {name} | {len(walk.entered)} | {walk.crossed.total()} |")
         for module, count in sorted(walk.entered.items()) if "--list" in sys.argv else ():
             print(f"    {module:40} {count}")
+        for (caller, called), count in walk.crossed.most_common() if "--crossings" in sys.argv else ():
+            print(f"    {count:5} {caller} -> {called}")
 
 
 if __name__ == "__main__":

@@ -212,12 +212,15 @@ async def test_an_unsure_answer_is_confirmed(confidence: float, answer: Any, out
     "event.message_update|event.message_end|event.context|event.context_with_system",
     "event.before_provider_request|event.after_provider_response|event.tool_execution_start",
     "event.tool_call|event.tool_execution_update|event.tool_result|event.tool_execution_end",
-    "event.turn_end|event.agent_end",
+    "event.turn_end|event.agent_end|event.provider_stream_event",
 )
 async def test_extensions_hear_everything_in_pis_order() -> None:
     hooks = Listener()
     await World([CALL, DONE], hooks=hooks).start()
-    assert [kind for at, kind in enumerate(hooks.types) if hooks.types[at - 1 : at] != [kind]] == [
+    streamed = [at for at, kind in enumerate(hooks.types) if kind == "provider_stream_event"]
+    assert streamed and {hooks.types[at + 1] for at in streamed} == {"message_update"}
+    types = [kind for kind in hooks.types if kind != "provider_stream_event"]
+    assert [kind for at, kind in enumerate(types) if types[at - 1 : at] != [kind]] == [
         "input", "before_agent_start", "agent_start",
         "turn_start", "message_start", "message_end",
         "context", "context_with_system", "before_provider_request",

@@ -49,7 +49,7 @@ turns = 7
     assert agent.instructions == "Read the notes.\n"
     assert agent.return_schema == {"type": "object", "required": ["n"]}
     assert agent.turns == 7 and agent.memory.long_term
-    assert agent.allows("ext:notes/search", "search") and not agent.allows("ext:mail/send", "send")
+    assert agent.allowed(("ext:notes/search", "search", "ext:mail/send", "send")) == {"ext:notes/search"}
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ class Listener:
         self.events: list[dict[str, Any]] = []
         self._answers = answers
 
-    def listens(self, event: str) -> bool:
+    def listens(self, *events: str) -> bool:
         return True
 
     async def emit(self, event: dict[str, Any]) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,16 @@ from tests.browser.conftest import Visit
 from tests.console.served import Served, served
 from tests.console.talking import talking
 
+COMPONENT = Path(__file__).parents[1] / "extensions" / "component.ts"
+
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(talking(tmp_path_factory.mktemp("talk")), "--trust") as running:
+    folder = talking(tmp_path_factory.mktemp("talk"))
+    (folder / "component.ts").write_text(COMPONENT.read_text("utf-8"))
+    settings = folder / "forestay.toml"
+    settings.write_text(settings.read_text("utf-8").replace('["harbour.ts"]', '["harbour.ts", "component.ts"]'))
+    with served(folder, "--trust") as running:
         yield running
 
 
@@ -111,3 +118,32 @@ def test_a_message_that_the_host_refuses_comes_back(visit: Visit) -> None:
     assert page.input_value("#message") == "And the Borealis?"
     assert visit.troubles and all("net::ERR_FAILED" in trouble for trouble in visit.troubles)
     visit.troubles.clear()
+
+
+@pytest.mark.api("ctx.ui.custom")
+def test_a_component_has_the_keys_that_are_pressed_on_it(visit: Visit) -> None:
+    page = visit.page
+    visit.begin()
+    page.fill("#message", "/pick")
+    page.press("#message", "Enter")
+    place = page.locator(".dialog [data-takes-keys]")
+    page.wait_for_selector('[data-takes-keys]:has-text("tide high")')
+    wide = page.evaluate("""() => {
+      const place = document.querySelector("[data-takes-keys]");
+      return place.scrollWidth <= place.clientWidth;
+    }""")
+    assert wide, "it is drawn for the width of the page"
+    columns = int(place.inner_text().split("/")[0])
+    place.focus()
+    for _ in range(12):
+        page.keyboard.press("ArrowDown")
+    page.wait_for_selector('[data-takes-keys]:has-text("ship 12")')
+    assert page.evaluate("document.activeElement.hasAttribute('data-takes-keys')"), "it keeps the keys"
+    visit.accessible()
+    page.set_viewport_size({"width": 560, "height": 850})
+    page.wait_for_selector(f'[data-takes-keys]:not(:has-text("{columns}/{columns} "))')
+    page.keyboard.press("Enter")
+    page.wait_for_selector('[data-takes-keys]:has-text("Sure?")')
+    page.keyboard.press("y")
+    page.wait_for_selector('.notices li:has-text("picked ship 12")')
+    page.locator(".dialog").wait_for(state="detached")

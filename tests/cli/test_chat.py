@@ -12,6 +12,8 @@ import pytest
 
 from tests.cli.pseudo_terminal import PseudoTerminal
 
+COMPONENT = Path(__file__).parents[1] / "extensions" / "component.ts"
+DOWN = "\x1b[B"
 HARBOUR = """
 export default function (pi) {
   pi.registerCommand("moor", { description: "Moor a ship", handler: async (args, ctx) => {
@@ -27,6 +29,11 @@ export default function (pi) {
   } });
   pi.registerShortcut("ctrl+g", { description: "Sound the horn", handler: async (ctx) =>
     ctx.ui.notify("The horn: " + ctx.ui.getEditorText()) });
+  pi.registerCommand("ships", { handler: async (args, ctx) => ctx.ui.addAutocompleteProvider((before) => ({
+    ...before, getSuggestions: async (lines, row, column) => {
+      const prefix = lines[row].slice(0, column).split(" ").at(-1);
+      return prefix.startsWith("#") ? { prefix, items: [{ value: "#Aurora", label: "Aurora" }] } : null;
+    } })) });
   pi.registerCommand("tack", { getArgumentCompletions: (prefix) => [{ value: "starboard", label: "Starboard" }],
     handler: async (args, ctx) => ctx.ui.notify("tacked " + args.trim()) });
   pi.registerCommand("note", { handler: async (args) => {
@@ -279,6 +286,11 @@ def test_shell_lines_files_keys_and_completion(opened: Open, tmp_path: Path) -> 
     chat.expect(r"Yes\.\n.*> ")
     chat.press("/tack \t\n")
     chat.expect(r"/tack starboard ?\n\[harbour\] tacked starboard\n.*> ")
+    chat.type("/ships")
+    chat.expect("> ")
+    chat.press("!echo to the #Au\t\n")
+    chat.expect(r"to the #Aurora ?\n")
+    chat.expect("> ")
     chat.type("!echo begun; sleep 600")
     chat.expect("\nbegun\n")
     chat.press("\x03")
@@ -295,3 +307,33 @@ def test_a_chat_needs_a_terminal(tmp_path: Path) -> None:
 
     refused = Shell(tmp_path)("chat")
     assert refused.error["code"] == "E_VALIDATION_SCHEMA" or "terminal" in refused.error["message"]
+
+
+@pytest.mark.api("ctx.ui.custom")
+def test_a_component_has_the_keys_and_is_drawn_where_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "component.ts").write_text(COMPONENT.read_text("utf-8"))
+    (tmp_path / "forestay.toml").write_text(
+        '[extensions]\npaths = ["component.ts"]\n\n[extensions.policy]\nmode = "permissive"\n'
+    )
+    chat = PseudoTerminal(tmp_path, "chat", "--trust", TERM="xterm", COLUMNS="60", LINES="24")
+    try:
+        chat.expect("> ")
+        chat.type("/pick")
+        chat.expect(re.escape("[component] 48/48 tide high\n[component] ship 0\n[component] " + "-" * 48))
+        for number in range(1, 13):
+            chat.press(DOWN)
+            chat.expect(re.escape(f"\x1b[3A\x1b[J[component] 48/48 tide high\n[component] ship {number}\n"))
+        chat.press("\r")
+        chat.expect(re.escape("[component] Sure?"))
+        chat.press("y")
+        chat.expect(re.escape("[component] picked ship 12"))
+        chat.expect("> ")
+        chat.type("/pick")
+        chat.expect("tide high")
+        chat.press("\x03")
+        chat.expect("Cancelled")
+        chat.expect("> ")
+        chat.type("/quit")
+        assert chat.end() == 0
+    finally:
+        chat.close()

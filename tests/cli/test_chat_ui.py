@@ -103,3 +103,11 @@ async def test_g2_the_editor_and_what_stands_beside_the_conversation() -> None:
     await ui.request("harbour", "setWidget", {"key": "w", "lines": ["\x1b[2J" + "x" * 10_000]})
     shown = ui.before_prompt()
     assert len(shown) < 500 and "\x1b" not in shown and shown.endswith("…\n")
+
+
+async def test_what_is_under_way_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    ui = ChatUi(Played())  # type: ignore[arg-type]
+    await ui.request("harbour", "setWorkingMessage", {"message": "sounding"})
+    await ui.request("harbour", "setWorkingVisible", {"visible": False})
+    await ui.request("harbour", "setWorkingMessage", {"message": "still sounding"})
+    assert capsys.readouterr().out == "[harbour] sounding\n" and ui.before_prompt() == ""

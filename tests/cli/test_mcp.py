@@ -52,6 +52,30 @@ def test_a_server_is_added_trusted_called_and_removed(tmp_path: Path) -> None:
     assert forestay(tmp_path, "list")["result"]["servers"] == []
 
 
+def test_doctor_says_which_servers_fail_and_why(tmp_path: Path) -> None:
+    def found() -> str:
+        done = forked.forestay(tmp_path, "doctor", environ=environ)
+        return next(
+            str(item["detail"])
+            for item in json.loads(done.stdout)["result"]["findings"]
+            if item["name"] == "mcp servers"
+        )
+
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "FORESTAY_DATA_DIR": str(tmp_path / "data")}
+    assert found() == "0 configured"
+    shutil.copy(SERVER, tmp_path / "server.py")
+    forestay(tmp_path, "add", "probe", "--", "python3", "-I", "-S", "server.py", "drift", "stage")
+    assert found() == "1 configured; probe: nobody approved it"
+    forestay(tmp_path, "trust", "probe", "--yes")
+    assert found() == "1 configured, each starts and offers what was pinned"
+    (tmp_path / "stage").write_text("1")
+    forestay(tmp_path, "add", "missing", "--", "no-such-program")
+    told = "2 configured; missing: there is no program no-such-program; probe: echo is changed, late is new"
+    assert found() == told
+    (tmp_path / "server.py").write_text("raise SystemExit('out of tide')")
+    assert found().endswith("probe: The MCP server probe ended. out of tide")
+
+
 async def _used(folder: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "FORESTAY_DATA_DIR": str(folder / "data")}
     server = StdioServerParameters(

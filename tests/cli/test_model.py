@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from forestay import models
 from forestay.cli.init import TEMPLATE
-from forestay.kernel import Problem, config
+from forestay.kernel import ModelEntry, Problem, config
 from tests.cli.pseudo_terminal import PseudoTerminal
 from tests.cli.test_command_line import forestay
 from tests.models.local_servers import LM_STUDIO, OLLAMA, answering
@@ -53,6 +54,14 @@ def test_a_keyed_server_is_added_listed_and_asked(tmp_path: Path) -> None:
     assert "sk-secret" not in listed.out
     again = forestay(tmp_path, "model", "add", "router", *words)
     assert again.envelope["error"]["details"]["problem"] == "already_exists"
+
+
+def test_what_is_added_says_which_package_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = ModelEntry(model="m", provider="ollama")
+    assert models.lacks(entry) == ""
+    monkeypatch.setattr("forestay.models.registry.find_spec", lambda name: None)
+    assert models.lacks(entry) == "openai"
+    assert models.lacks(ModelEntry(model="m", provider="anthropic")) == "anthropic"
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,28 @@ OFF = {
     "stream-modes": ("", r"/events$"),
     "interrupt-approval": ("", r"^/v1/interrupts/|/interrupts$"),
     "cancellation": ("", r"/cancel$"),
+    "auth": ("", r"^/v1/runs"),
+    "tenant-isolation": ("", r"^/v1/runs"),
+    "runs-lifecycle": ("", r"^/v1/runs$"),
+    "configurable-schema": ("", r"^/v1/runs$"),
+    "interrupt-clarification": ("", r"/interrupts"),
+    "agent-live-structured-output": ("agents.liveRuntime.structuredOutput", r"/live-invoke$"),
+    "agent-live-allowlist-enforced": ("agents.liveRuntime", r"/live-invoke$"),
+    "prompt-mutable-lifecycle": ("prompts.mutableLibrary", r"^/v1/prompts"),
+    "prompt-end-to-end-events": ("prompts", r"^/v1/runs$"),
+    "prompt-all-four-kinds-events": ("prompts", r"^/v1/runs$"),
+    "feedback-on-terminal-run": ("feedback", r"/annotations$"),
+    "feedback-cross-tenant-isolation": ("feedback", r"/annotations$"),
+    "feedback-correction-redaction": ("feedback", r"/annotations$"),
+    "feedback-fork-not-copied": ("feedback", r"/annotations$"),
+    "tool-catalog-projection": ("toolCatalog", r"^/v1/tools"),
+    "tool-hooks-secret-redaction": ("toolHooks.prePostEvents", r"/toolhooks/invoke$"),
+    "memory-degraded-projection": ("agents.manifestRuntime", r"^/v1/agents$"),
+    "agent-channel-dispatch": ("agents.deployment", r"/deployment-transition$"),
+    "budget-policy-shape": ("budget", r"^/v1/runs$"),
+    "org-position-no-authority-escalation": ("agents.orgChart", r"^/v1/agents/org-chart"),
+    "egress-decision-content-free": ("httpClient.egressPolicy", r"/egress/decide$"),
+    "runtime-requires-shape": ("", r"/packs/install-gate$"),
 }
 
 
@@ -132,6 +154,17 @@ def test_n3_what_is_claimed_and_switched_off_fails(host: LocalHost, name: str) -
     if flag:
         unclaimed = tried(host, name, transport=Without(paths=paths, flag=flag))
         assert (unclaimed.ok, unclaimed.results[0].outcome) == (True, "not-applicable"), unclaimed.results
+
+
+CLAIMED = sorted({item.needs for item in scenarios() if item.needs is not None})
+
+
+@pytest.mark.parametrize("flag", CLAIMED)
+def test_n2_a_host_without_a_feature_fails_when_everything_is_asked_for(host: LocalHost, flag: str) -> None:
+    asking = [item.name for item in scenarios() if item.needs == flag]
+    report = tried(host, *asking, transport=Without(flag=flag), strict=True)
+    assert not report.ok and {item.outcome for item in report.results} == {"fail"}, report.results
+    assert all(flag in str(item.reason) for item in report.results)
 
 
 def _without_second(request: httpx.Request, answer: httpx.Response) -> httpx.Response:
@@ -264,6 +297,10 @@ def test_every_scenario_passes_and_fails_where_a_host_claims_all_and_does_nothin
     still = {item.name for item in nothing.results if item.outcome != "fail"}
     assert still <= {name for name, _ in BROKEN.values()}
     assert len(still) <= 10, "the others ask the host for something"
+
+
+def test_every_scenario_is_switched_off_or_answered_wrongly() -> None:
+    assert {item.name for item in scenarios()} == OFF.keys() | {name for name, _ in BROKEN.values()}
 
 
 @pytest.mark.parametrize("what", BROKEN)

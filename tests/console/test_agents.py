@@ -54,8 +54,9 @@ def test_an_agent_is_promoted_and_rolled_back(console: Console) -> None:
         done = console.send(path, version=version, transition="promote", channel="stable")
         assert done.headers["location"] == f"/agents/{AGENT}?done=active"
     assert _states(console) == {"1.0.0": "active", "2.0.0": "active"}
+    assert "100 percent of runs" in console.page(f"/agents/{AGENT}").one("svg.share")["aria-label"]
     console.send(path, version="2.0.0", transition="rollback")
-    assert _states(console)["2.0.0"] == "rolled-back"
+    assert _states(console)["2.0.0"] == "rolled-back back to 1.0.0"
     console.send(path, 409, version="2.0.0", transition="pause")
     console.send(path, 400, version="2.0.0", transition="explode")
     console.page("/agents/vendor.not.there", 404)
@@ -67,12 +68,36 @@ def _states(console: Console) -> dict[str, str]:
     return {cell["Version"]: cell["State"] for cell in cells}
 
 
+def test_a_canary_takes_its_share_and_the_share_is_changed(console: Console) -> None:
+    canary = "vendor.page.canary"
+    path = f"/agents/{canary}/transition"
+    for version, share in (("1.0.0", ""), ("2.0.0", "20")):
+        pack = {"name": "vendor.share", "version": version, "agents": [{**MANIFEST, "agentId": canary}]}
+        said(console, "POST", "/host/v1/agent-packs", pack)
+        for _ in range(3):
+            console.send(path, version=version, transition="promote")
+        console.send(path, version=version, transition="promote", channel="stable", share=share)
+    page = console.page(f"/agents/{canary}")
+    assert page.one("svg.share")["aria-label"] == "stable: 2.0.0 20 percent of runs, 1.0.0 80 percent of runs"
+    assert "No evaluation is asked for." in page.text
+    console.send(path, version="2.0.0", transition="adjust-canary", share="35")
+    assert "2.0.0: 35 % of runs (canary)" in console.page(f"/agents/{canary}").text
+    console.send(path, 400, version="2.0.0", transition="adjust-canary", share="many")
+    console.send(path, 400, version="2.0.0", transition="adjust-canary", share="101")
+
+
 def test_roster_and_chart_are_drawn(console: Console) -> None:
     said(console, "PUT", "/host/v1/roster/host:sally", ENTRY)
     said(console, "PUT", "/host/v1/org-chart", CHART)
     page = console.page("/agents")
     assert "Sally" in page.text
-    assert "Desk host:sally" in page.one("ul.chart").one("ul").text
+    drawn = page.one("svg.org")
+    assert [node.text for node in drawn.all("text") if node.attributes.get("class") == "name"] == [
+        "HarbourHarbour",
+        "DeskDesk",
+    ]
+    assert len(drawn.all("path")) == 1, "a line from Harbour to Desk"
+    assert "Desk Sally (host:sally) Clerk" in page.one("ul.departments").one("ul").text
 
 
 def test_evaluations_and_budgets_are_listed(console: Console) -> None:
@@ -87,6 +112,17 @@ def test_evaluations_and_budgets_are_listed(console: Console) -> None:
     row = console.page("/evaluations").one("tbody").one("tr")
     cells = {cell["data-label"]: cell.text for cell in row.all("td")}
     assert (cells["Agent"], cells["Score"], cells["Tasks passed"]) == (f"{AGENT} 2.0.0", "1.00 passed", "1 of 1")
+    assert not console.page("/evaluations").all("svg"), "one score is no line"
+    again = said(console, "POST", "/v1/runs", asked)["runId"]
+    console.running.until(again, "run.completed")
+    page = console.page("/evaluations")
+    assert [node["href"] for node in page.one("svg.chart").all("a")] == [f"/runs/{run_id}", f"/runs/{again}"]
+    chosen = [node["value"] for node in page.all("input") if "checked" in node.attributes]
+    assert chosen == [again, run_id], "the newest beside the one before it"
+    compared = console.page(f"/evaluations/compare?first={run_id}&second={again}")
+    cells = {cell["data-label"]: cell.text for cell in compared.all("tbody")[1].one("tr").all("td")}
+    assert (cells["Task"], cells["First"], cells["Second"], cells["Change"]) == ("hello", "1.00", "1.00", "+0.00")
+    console.page(f"/evaluations/compare?first={run_id}&second=run_nowhere", 404)
     limited = {
         "workflowId": "harbour",
         "inputs": {"question": "Where?"},
@@ -94,7 +130,11 @@ def test_evaluations_and_budgets_are_listed(console: Console) -> None:
     }
     run_id = said(console, "POST", "/v1/runs", limited)["runId"]
     console.running.until(run_id, "run.failed", "run.completed", "interrupt.requested")
-    assert run_id in console.page("/budgets").text
+    console.page(f"/evaluations/compare?first={again}&second={run_id}", 404)  # no evaluation
+    page = console.page("/budgets")
+    row = next(row for row in page.one("tbody").all("tr") if row.one("a")["href"] == f"/runs/{run_id}")
+    assert {cell["data-label"]: cell.text for cell in row.all("td")}["Ceiling"] == "99999"
+    assert "held of 99999" in row.one("svg.gauge")["aria-label"]
 
 
 def test_a_dead_letter_is_tried_again(console: Console) -> None:

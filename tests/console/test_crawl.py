@@ -74,7 +74,37 @@ def _fill(visitor: Console) -> None:
     )
     assert taken.status_code < 300, taken.text
     _talk(visitor)
+    _staff(visitor)
     visitor.send("/extensions/loud/decide", capability="read", scope=f"a/{XSS.replace(' ', '')}", effect="allow")
+
+
+def _staff(visitor: Console) -> None:
+    """An agent, a member, a department and two evaluations, with markup wherever a name goes."""
+    api, agent, owner = visitor.running.api, "vendor.loud.desk", {"tenantId": "default"}
+    manifest = {"agentId": agent, "persona": XSS, "modelClass": "general", "systemPrompt": SCRIPT, "description": XSS}
+    task = {
+        "taskId": "loud",
+        "input": SCRIPT,
+        "expected": {"kind": "golden", "match": {"strategy": "exact", "value": 1}},
+    }
+    suite = {"suiteId": "loud.evals.one", "version": "1.0.0", "modes": ["golden"], "tasks": [task]}
+    role = {"roleId": "loud", "name": SCRIPT}
+    chart = {
+        "departments": [{"departmentId": "loud", "name": XSS, "roles": [role]}],
+        "members": [{"rosterId": "host:loud", "departmentId": "loud", "roleId": "loud", "reportsTo": None}],
+    }
+    for method, path, body in (
+        ("POST", "/host/v1/agent-packs", {"name": "vendor.loud", "version": "1.0.0", "agents": [manifest]}),
+        ("PUT", "/host/v1/roster/host:loud",
+         {"rosterId": "host:loud", "persona": SCRIPT, "agentRef": {"agentId": agent}, "owner": owner}),
+        ("PUT", "/host/v1/org-chart", {"owner": owner, **chart}),
+        ("POST", "/host/v1/eval-suites", suite),
+    ):  # fmt: skip
+        done = api.request(method, path, json=body)
+        assert done.status_code < 300, done.text
+    for _ in range(2):
+        made = api.post("/v1/runs", json={"mode": "eval", "evalSuiteRef": "loud.evals.one@1.0.0", "agentId": agent})
+        visitor.running.until(made.json()["runId"], "run.completed")
 
 
 def _talk(visitor: Console) -> None:

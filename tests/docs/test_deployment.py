@@ -23,7 +23,7 @@ from tests.postgres import new_ledger
 
 DEPLOY = ROOT / "deploy"
 OPEN_REQUESTS_SECONDS = 10  # what the server gives requests that are open when it stops
-SETTINGS = ("FORESTAY_DATA_LEDGER", "FORESTAY_DATA_DIR", "FORESTAY_SECRET", "FORESTAY_API_KEY", "PGPASSWORD")
+SETTINGS = ("FORESTAY_DATABASE", "FORESTAY_DATA_DIR", "FORESTAY_SECRET", "FORESTAY_API_KEY", "PGPASSWORD")
 
 
 def compose() -> dict[str, Any]:
@@ -89,9 +89,9 @@ def test_every_part_that_answers_says_when_it_is_ready_and_one_always_does() -> 
 def test_their_environment_is_what_forestay_reads() -> None:
     given = compose()["services"]["api"]["environment"]
     assert set(given) == set(SETTINGS)
-    flags = {"FORESTAY_DATA_LEDGER": given["FORESTAY_DATA_LEDGER"], "FORESTAY_DATA_DIR": given["FORESTAY_DATA_DIR"]}
+    flags = {"FORESTAY_DATABASE": given["FORESTAY_DATABASE"], "FORESTAY_DATA_DIR": given["FORESTAY_DATA_DIR"]}
     read = config.load(environ=flags).config.data
-    assert (read.ledger, read.dir) == (flags["FORESTAY_DATA_LEDGER"], "/data")
+    assert (read.ledger, read.dir) == (flags["FORESTAY_DATABASE"], "/data")
     for _, pod in pods():
         assert {item["name"] for item in pod["containers"][0]["env"]} - {"FORESTAY_HTTP_HOSTS"} == set(flags)
     assert config.load(environ={"FORESTAY_HTTP_HOSTS": "forestay, agents.example"}).config.http.hosts == [
@@ -105,7 +105,7 @@ def test_what_compose_starts_comes_up(tmp_path: Path) -> None:
     ledger, started = new_ledger(), []
     for name in ("api", "worker"):
         (tmp_path / name).mkdir()
-        own = {"FORESTAY_DATA_LEDGER": ledger, "FORESTAY_DATA_DIR": "data", "FORESTAY_SECRET": "x" * 32}
+        own = {"FORESTAY_DATABASE": ledger, "FORESTAY_DATA_DIR": "data", "FORESTAY_SECRET": "x" * 32}
         environment = {**os.environ, **own, "FORESTAY_API_KEY": "key-of-the-compose-file", "HOME": str(tmp_path)}
         words = ["127.0.0.1" if word == "0.0.0.0" else "0" if word == "8787" else word for word in _words(name)]
         line = [sys.executable, "-P", "-m", "forestay", *words, "--json"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -125,6 +126,14 @@ def test_every_type_of_record_is_named_and_no_other() -> None:
     assert not missing, missing
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
     assert not {type for type in named if f'"{type}"' not in sources}, "named, but nobody writes it"
+
+
+def test_the_pages_are_built_without_a_warning(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, env=quiet)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site" / "explanation" / "fuzzing" / "index.html").is_file()
 
 
 def test_every_page_is_in_the_navigation_and_in_the_index() -> None:

@@ -18,7 +18,7 @@ from forestay.extensions.connectors.ui import UiConnector
 from forestay.extensions.dispatcher import Dispatcher
 from forestay.extensions.evidence import Correlation, Evidence, stream_of
 from forestay.extensions.grants import granted_folders, policy_of
-from forestay.extensions.pending_call import Subject
+from forestay.extensions.host_call import Subject
 from forestay.extensions.protocol import HostCall, HostResult
 from forestay.kernel import ExtensionConfig, Ledger, Record, SystemClock
 

@@ -22,7 +22,7 @@ from forestay.extensions.connectors.ui import NoUi, ScriptedUi, TerminalUi
 from forestay.extensions.consent import Answer, Question
 from forestay.extensions.evidence import Correlation, Evidence, LogFile, log_entry, normalized, params_hash, stream_of
 from forestay.extensions.grants import Grants, checked, policy_of
-from forestay.extensions.pending_call import Subject
+from forestay.extensions.host_call import Subject
 from forestay.extensions.protocol import HostCall
 from forestay.extensions.resolution import Need, resolve
 from forestay.kernel import (

@@ -350,6 +350,7 @@ HEARD: dict[str, dict[str, Any]] = {
     "tool_execution_start": {"toolCallId": "1", "toolName": "t", "args": {}},
     "tool_execution_update": {"toolCallId": "1", "toolName": "t", "partialResult": 1},
     "tool_execution_end": {"toolCallId": "1", "toolName": "t", "result": 1, "isError": False},
+    "provider_stream_event": {"model": "m", "data": {"type": "text_delta", "delta": "x"}},
     "after_provider_response": {"status": 200, "headers": {"a": "b"}}, "session_directory": {"cwd": "/p"},
 }  # fmt: skip
 BY_ACTION = {  # fired by what is done, in the tests above and below
@@ -357,11 +358,12 @@ BY_ACTION = {  # fired by what is done, in the tests above and below
     "session_compact", "session_shutdown", "session_before_tree", "session_tree", "before_agent_start", "model_select",
     "thinking_level_select", "session_switch", "session_fork", "session_branch", "session_info_changed",
     "session_compact_failed", "agent_settled", "ui_prompt_start", "ui_prompt_end",
+    "mcp_servers_change", "agent_before_settle",
 }  # fmt: skip
 
 
 def test_no_event_is_left_out() -> None:
-    assert len(EVENTS) == 35 and len(OLDER_EVENTS) == 4
+    assert len(EVENTS) == 38 and len(OLDER_EVENTS) == 4
     assert {*ANSWERED, *HEARD, *BY_ACTION} == {*EVENTS, *OLDER_EVENTS}
 
 

@@ -28,7 +28,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         lengths.append(len(text))
         return original(text)
 
-    for place in ("forestay.kernel.redaction", "forestay.kernel.problems", "forestay.extensions.call_records"):
+    for place in ("forestay.kernel.redaction", "forestay.kernel.problems", "forestay.extensions.host_call"):
         monkeypatch.setattr(f"{place}.redact_text", counted)
     return lengths
 

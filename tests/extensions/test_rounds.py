@@ -15,6 +15,7 @@ from tests.extensions.runtime_world import TableDispatcher, extension, text_of
 from forestay.extensions import rounds
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.hooks import Hooks
+from forestay.extensions.isolate import Isolate
 from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.outcomes import Surroundings
 from forestay.extensions.protocol import HostCall
@@ -255,7 +256,7 @@ async def test_an_event_whose_answers_count_goes_from_one_to_the_next(entered: l
 
 async def test_what_the_thread_raises_reaches_who_emits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault of the host's own: the extension that it hit is started again, the others are asked."""
-    plain = rounds.run_batch
+    plain = Isolate.run
 
     def broken(isolate: Any, arrivals: Any) -> Any:
         if isolate is victim:
@@ -264,7 +265,7 @@ async def test_what_the_thread_raises_reaches_who_emits(monkeypatch: pytest.Monk
 
     async with street([LOOKS, LOOKS, LOOKS]) as made:
         victim = made.guests[1]._driver.isolate  # type: ignore[union-attr]
-        monkeypatch.setattr(rounds, "run_batch", broken)
+        monkeypatch.setattr(Isolate, "run", broken)
         await made.hooks.emit(EVENT)
         assert made.heard == [("e1", "turn_start", "internal")]
         assert made.guests[1]._loading is not None

@@ -29,7 +29,7 @@ class HostProcess:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         port = ["--port", "0"] if command == "up" else []
-        line = [command, *port, "--json", "--ledger", ledger, *options]
+        line = [command, *port, "--json", "--database", ledger, *options]
         environment = {**os.environ, "FORESTAY_API_KEY": KEY, "FORESTAY_SECRET": SECRET, "HOME": str(folder)}
         self.process = _started(folder, line, environment, packages)
         self._client: httpx.Client | None = None

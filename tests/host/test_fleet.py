@@ -53,7 +53,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, ledger: str) -> Iterator[lis
 
 def carried(folder: Path, ledger: str) -> dict[str, int]:
     """How many runs each living process carries."""
-    _, answer = command(folder, "fleet", "--ledger", ledger)
+    _, answer = command(folder, "fleet", "--database", ledger)
     return {item["name"]: item["carries"] for item in answer["result"]["workers"] if item["alive"]}
 
 
@@ -80,7 +80,17 @@ def test_workers_carry_what_the_host_takes_in_and_hand_it_over(
 def test_a_worker_needs_a_ledger_that_is_shared(tmp_path: Path) -> None:
     for words in (["worker"], ["fleet"], ["migrate"], ["up", "--no-worker", "--port", "0"]):
         code, answer = command(tmp_path, *words)
-        assert code != 0 and answer["error"]["details"]["at"] in ("--ledger", "--no-worker"), answer
+        assert code != 0 and answer["error"]["details"]["at"] in ("--database", "--no-worker"), answer
+
+
+def test_nobody_shares_a_ledger_that_no_host_has_opened(tmp_path: Path) -> None:
+    code, answer = command(tmp_path, "fleet", "--database", new_ledger())
+    assert code == 0 and answer["result"] == {"workers": [], "events": []}
+
+
+def test_the_former_name_of_the_flag_is_read(tmp_path: Path, ledger: str) -> None:
+    found = [command(tmp_path, "migrate", "--check", flag, ledger)[1]["result"] for flag in ("--database", "--ledger")]
+    assert found[0] == found[1] and not found[0]["migrated"]
 
 
 def test_tables_change_only_while_no_other_version_has_them_open(
@@ -88,7 +98,7 @@ def test_tables_change_only_while_no_other_version_has_them_open(
 ) -> None:
     from forestay.kernel import Problem
 
-    code, answer = command(tmp_path, "migrate", "--check", "--ledger", ledger)
+    code, answer = command(tmp_path, "migrate", "--check", "--database", ledger)
     found = answer["result"]["found"]
     assert code == 0 and found["schema"] == found["needed"] and not found["tables"] and found["living"]
     monkeypatch.setattr(Outbox, "version", Outbox.version + 1)
@@ -104,10 +114,10 @@ def test_tables_change_only_while_no_other_version_has_them_open(
 
 def test_migrate_makes_a_new_ledger_ready(tmp_path: Path) -> None:
     ledger = new_ledger()
-    _, before = command(tmp_path, "migrate", "--check", "--ledger", ledger)
+    _, before = command(tmp_path, "migrate", "--check", "--database", ledger)
     assert before["result"]["found"]["schema"] == 0 and "runs" in before["result"]["found"]["tables"]
-    command(tmp_path, "migrate", "--ledger", ledger)
-    _, after = command(tmp_path, "migrate", "--check", "--ledger", ledger)
+    command(tmp_path, "migrate", "--database", ledger)
+    _, after = command(tmp_path, "migrate", "--check", "--database", ledger)
     assert after["result"]["found"]["schema"] > 0 and not after["result"]["found"]["tables"]
 
 

@@ -35,7 +35,7 @@ class Node:
     def recorded(self, key: str) -> Any:
         return self.kept.get(key)
 
-    def emit(self, type: str, payload: dict[str, Any], place: str = "") -> None:
+    def say(self, type: str, payload: dict[str, Any], place: str = "") -> None:
         self.said.append({"type": type, **payload})
 
     def along(self, append: Append) -> None:

@@ -35,7 +35,7 @@ def test_a_killed_host_goes_on_from_postgresql(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("ledger.db"))
 
 
-@pytest.mark.parametrize("given", ["setting", "environment"])
+@pytest.mark.parametrize("given", ["setting", "FORESTAY_DATABASE", "FORESTAY_DATA_LEDGER"])
 def test_commands_read_the_ledger_of_the_settings(tmp_path: Path, given: str) -> None:
     ledger = new_ledger()
     Ledger.open(ledger).close()
@@ -43,6 +43,6 @@ def test_commands_read_the_ledger_of_the_settings(tmp_path: Path, given: str) ->
     if given == "setting":
         (tmp_path / "forestay.toml").write_text(f'[data]\nledger = "{ledger}"\n')
     else:
-        environment["FORESTAY_DATA_LEDGER"] = ledger
+        environment[given] = ledger
     done = forestay(tmp_path, "ledger", "verify", "--json", environ=environment)
     assert json.loads(done.stdout)["result"]["records"] == 0, done.stderr

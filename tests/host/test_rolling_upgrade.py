@@ -137,7 +137,7 @@ def command(folder: Path, packages: Path | None, *words: str) -> Any:
 
 
 def versions(folder: Path, ledger: str) -> set[str]:
-    found = command(folder, None, "fleet", "--ledger", ledger)["workers"]
+    found = command(folder, None, "fleet", "--database", ledger)["workers"]
     return {worker["about"]["version"] for worker in found if worker["alive"]}
 
 
@@ -165,7 +165,7 @@ def test_hosts_are_replaced_one_by_one_while_callers_go_on(tmp_path: Path) -> No
         proxy.add(second)
         with callers.calling():
             callers.go_on()
-            migrated = command(tmp_path, packages, "migrate", "--ledger", ledger)["found"]
+            migrated = command(tmp_path, packages, "migrate", "--database", ledger)["found"]
             assert migrated["tables"] == ["runs"] and migrated["needed"] == migrated["schema"] + 1
             callers.go_on()  # hosts of the version before, on tables of the new one
             third = start(packages)

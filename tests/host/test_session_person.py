@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from forestay.host import Host
-from forestay.host.mentions import MOST, mentioned
+from forestay.host.mentions import MOST, addressed, mentioned
 from forestay.kernel import Agents, Config, ExtensionConfig, ExtensionPolicy, Models
 from forestay.models import DEFAULT_PARAMS, Deltas, Message, Params, Script, Scripted, ScriptedCall, ToolSpec, Turn
 from forestay.runs import RunEvent
@@ -32,7 +32,7 @@ export default function (pi) {
   pi.registerCommand("tell", { handler: async (args) =>
     pi.sendMessage({ customType: "log", content: args, display: true, details: { n: 1 } }) });
   pi.registerMessageRenderer("log", (message, options, theme) =>
-    new Text("LOG " + message.content + " \\u001b[31m" + message.details.n, 0, 0));
+    new Text("LOG " + message.content + " \\u001b[31m\\u001b[2J" + message.details.n, 0, 0));
   pi.registerEntryRenderer("horn", (entry) => new Text("HORN " + entry.data.sounded, 0, 0));
   pi.registerTool({ name: "sound", label: "Sound", description: "Sound the depth",
     parameters: { type: "object", properties: { at: { type: "string" } } },
@@ -40,6 +40,16 @@ export default function (pi) {
     renderCall: (args) => new Text("sounding at " + args.at, 0, 0),
     renderResult: (result) => ({ render: (width) => ["depth " + result.details.depth, "x".repeat(1000)] }),
   });
+}
+"""
+
+PAINTER = """
+export default function (pi) {
+  pi.registerToolRenderer((name, next) => (name === "read"
+    ? { renderCall: (args) => ({ render: (width) => [`reads ${args.path} at ${width}`] }) } : next()));
+  pi.registerToolRenderer(() => undefined);
+  pi.registerMarkdownTransformer((text, about) =>
+    about.messageType === "assistant" ? text.replace("fathoms", "metres") : text);
 }
 """
 
@@ -61,10 +71,11 @@ Story = Callable[[Host, SessionTree], Coroutine[Any, Any, None]]
 
 def live(folder: Path, story: Story, *turns: Turn, allow: tuple[str, ...] = ("*",), deny: tuple[str, ...] = ()) -> None:
     (folder / "quay.ts").write_text(QUAY)
+    (folder / "painter.ts").write_text(PAINTER)
     config = Config(
         models=Models(default="said"),
         agents=Agents(allow=list(allow), deny=list(deny)),
-        extensions=ExtensionConfig(paths=["quay.ts"], policy=ExtensionPolicy(mode="permissive")),
+        extensions=ExtensionConfig(paths=["quay.ts", "painter.ts"], policy=ExtensionPolicy(mode="permissive")),
     )
 
     async def whole() -> None:
@@ -172,11 +183,28 @@ def test_a_shortcut_is_a_message_and_extensions_draw_what_is_theirs(tmp_path: Pa
             "sounding at the bar",
             "depth 4",
             "HORN true",
-            "LOG fog \\x1b[31m1",
+            "LOG fog \\x1b[2J1",
         ]
         assert len(drawn[1].lines[1]) == 401, "a line is cut"
 
     live(tmp_path, story, Turn("", (ScriptedCall("sound", {"at": "the bar"}),)), Turn("Deep."))
+
+
+@pytest.mark.api("pi.registerToolRenderer|pi.registerMarkdownTransformer")
+def test_an_extension_draws_the_tools_of_others_and_changes_how_texts_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "chart.md").write_text("4 fathoms\n")
+
+    async def story(host: Host, tree: SessionTree) -> None:
+        host.fronts.room(tree).columns = 66
+        assert await say(host, tree, "How many fathoms?") == "completed"
+        drawn = await host.fronts.drawn(tree)
+        assert [(item.extension, *item.lines) for item in drawn.values()] == [
+            ("painter", "reads chart.md at 66"),
+            ("painter", "It has 4 metres."),
+        ]
+        assert text_of(tree.branch()[-1]["message"]["content"]) == "It has 4 fathoms.", "what was said stays"
+
+    live(tmp_path, story, Turn("", (ScriptedCall("read", {"path": "chart.md"}),)), Turn("It has 4 fathoms."))
 
 
 def test_a_text_names_files() -> None:
@@ -186,3 +214,19 @@ def test_a_text_names_files() -> None:
     ]
     assert mentioned("@") == [] and mentioned("a@b.c") == []
     assert len(mentioned(" ".join(f"@f{number}" for number in range(50)))) == MOST
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("@vendor.acme.desk When do you open?", "vendor.acme.desk"),
+        ("  @vendor.acme.desk, please", "vendor.acme.desk"),
+        ("@vendor.acme.desk", "vendor.acme.desk"),
+        ("Ask @vendor.acme.desk", None),
+        ("@src/a.py", None),
+        ("@", None),
+        ("@ vendor", None),
+    ],
+)
+def test_m3_a_message_begins_with_who_is_to_answer(text: str, name: str | None) -> None:
+    assert addressed(text) == name

@@ -171,6 +171,26 @@ def test_a_turn_that_failed_or_was_cancelled_says_so_and_the_next_one_is_whole(t
     live(tmp_path, story, Turn("unused"), Turn("Gone on."))
 
 
+def test_m3_an_agent_that_is_mentioned_answers_and_the_log_says_so(tmp_path: Path) -> None:
+    async def story(host: Host, model: Heard) -> None:
+        desk = "vendor.acme.desk"
+        manifest = {"agentId": desk, "persona": "Desk", "modelClass": "general", "systemPrompt": "You are the desk."}
+        await host.directory.install("ann", {"name": desk, "version": "1.0.0", "agents": [manifest]})
+        tree = await host.sessions.create("ann")
+        sources = []
+        for text in (f"@{desk} When do you open?", "And when do you close?", "@vendor.acme.nobody Hello?"):
+            run_id = await host.turns.start(tree, text, tenant="ann")
+            await host.runs.wait(run_id, "ann")
+            events = await host.runs.events(run_id, "ann")
+            (began,) = [event.payload for event in events if event.type == "agent.invocation.started"]
+            sources.append((began["agentId"] == desk, began["source"]))
+        assert sources == [(True, "chat-mention"), (False, "workflow-node"), (False, "workflow-node")]
+        run_id = await host.turns.start(tree, f"@{desk} Hello?", tenant="ann", source="rpc", by_person=False)
+        assert (await host.runs.wait(run_id, "ann")).outputs["agentId"] != desk, "another program does not choose"
+
+    live(tmp_path, story, *[Turn("At nine.")] * 4)
+
+
 def test_another_tenants_session_is_not_there_and_its_turns_have_no_extensions(tmp_path: Path) -> None:
     async def story(host: Host, model: Heard) -> None:
         hers = await host.sessions.create("ann")

@@ -6,7 +6,7 @@ import pytest
 
 from forestay.kernel import Ledger, ManualClock
 from forestay.relay import Pricing, Relay, SessionConfig
-from forestay.relay.quality import tier
+from forestay.relay.report import tier
 
 from .conftest import Failing, Pieces, make_relay
 

@@ -61,6 +61,12 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "model.capability.insufficient": {"nodeId": str, "provider": str, "model": str, "missingCapabilities": list},
     "core.workflowChain.event": {"phase": str, "workerId": str, "parentRunId": str},
     "replay.diverged": {"sourceRunId": str, "atSequence": int},
+    "replay.divergedAtRefusal": {
+        "sourceRunId": str,
+        "atSequence": int,
+        "originalEnvelopeKind": str,
+        "replayEnvelopeKind": str,
+    },
     "version.pinned": {"changeId": str, "version": int},
     "provider.usage": {"provider": str, "model": str, "inputTokens": int, "outputTokens": int},
     "memory.written": {"memoryRef": str, "memoryId": str, "nodeId": str},

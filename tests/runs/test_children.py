@@ -99,14 +99,14 @@ async def test_w21_a_run_that_ends_while_it_is_read_is_shown_as_of_one_moment(
         nodes = [node("a", "core.map", config={"workflowId": "inner", "items": [1]})]
         run_id = await start(runs, workflow("w", nodes))
         await asyncio.sleep(1)
-        look = runs._creation.status
+        look = runs._engine.status
 
         async def late(asked: str) -> Any:
             await finish(runs, run_id)
             return await look(asked)
 
         with monkeypatch.context() as patch:
-            patch.setattr(runs._creation, "status", late)
+            patch.setattr(runs._engine, "status", late)
             shown = await runs.get_run(run_id, "acme")
         assert (shown.status, shown.outputs) == ("running", None)
         shown = await runs.get_run(run_id, "acme")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forestay.runs.effects import invocation_id, ordinal_of
+from forestay.runs.execution import invocation_id
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeError, NodeRegistry
 from forestay.runs.types import CreateRun
@@ -24,7 +24,7 @@ def registry() -> NodeRegistry:
 def test_f1_the_identity_of_an_effect_is_the_contracts() -> None:
     parts = (b"openwop:activity:v2", b"acme", b"run_1", b"pay", b"0:charge", b"bank")
     expected = base64.urlsafe_b64encode(hashlib.sha256(b"\0".join(parts)).digest()).rstrip(b"=").decode()
-    assert invocation_id("acme", "run_1", "pay", ordinal_of(0, "charge"), "bank") == expected
+    assert invocation_id("acme", "run_1", "pay", 0, "charge", "bank") == expected
 
 
 async def test_f2_an_effect_on_record_is_not_performed_again(host: Host) -> None:

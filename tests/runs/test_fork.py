@@ -1,4 +1,4 @@
-"""Forks: replay reproduces, branch goes its own way (K1-K4)."""
+"""Forks: replay reproduces, branch goes its own way (K1-K6)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from forestay.kernel import Problem
 from forestay.runs.diff import essence
+from forestay.runs.mock_models import Staged
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeError, NodeRegistry
 from forestay.runs.service import Runs
@@ -284,3 +285,46 @@ async def test_a_fork_of_a_fork_has_the_artifacts_of_their_source(host: Host) ->
             (listed,) = await runs.artifacts(run_id, "acme")
             assert made == {"artifacts": {"note": listed.artifact_id}}
             assert (await runs.artifact(run_id, listed.artifact_id, "acme")).data == [1]
+
+
+ANSWER, REFUSAL = Staged(content='{"ok": true}'), Staged(stop_reason="safety", refusal_text="No.")
+
+
+def asks(*more: dict[str, Any]) -> dict[str, Any]:
+    config = {"provider": "mock", "messages": [{"role": "user", "content": "Yes?"}]}
+    return workflow(
+        "w", [node("ask", "core.ai.structuredOutput", config=config), *more], [edge("ask", one["id"]) for one in more]
+    )
+
+
+@pytest.mark.parametrize(("before", "after"), [(ANSWER, REFUSAL), (REFUSAL, ANSWER)])
+async def test_k6_a_replay_ends_where_the_model_refuses_otherwise_than_before(
+    host: Host, before: Staged, after: Staged
+) -> None:
+    async with host(sample_seams=True, replays_ask=True) as runs:
+        runs.mocks.stage("acme", "ask", [before, after])
+        run_id = await start(runs, asks(node("b")))
+        await runs.wait(run_id, "acme")
+        with pytest.raises(Problem) as caught:
+            await runs.fork(run_id, "acme", ForkRequest(mode="replay"))
+        assert caught.value.key == "replay_diverged_at_refusal"
+        made = str(caught.value.details["runId"])
+        events = await runs.events(made, "acme")
+        check_events(events)
+        assert [event.type for event in events][-3:] == ["replay.divergedAtRefusal", "node.cancelled", "run.failed"]
+        with pytest.raises(Problem) as again:
+            await runs.fork(run_id, "acme", ForkRequest(mode="replay"), fork_id=made)
+        assert again.value.details == caught.value.details, "the same request hears the same"
+
+
+@pytest.mark.parametrize(("after", "replays_ask"), [(Staged(content='{"ok": false}'), True), (REFUSAL, False)])
+async def test_k6_another_answer_changes_nothing_and_nobody_is_asked_unless_the_host_says_so(
+    host: Host, after: Staged, replays_ask: bool
+) -> None:
+    async with host(sample_seams=True, replays_ask=replays_ask) as runs:
+        runs.mocks.stage("acme", "ask", [ANSWER, after])
+        run_id = await start(runs, asks())
+        before = await finish(runs, run_id)
+        forked = await runs.fork(run_id, "acme", ForkRequest(mode="replay"))
+        assert (await finish(runs, forked.run_id)).outputs == before.outputs
+        assert "replay.diverged" not in await kinds(runs, forked.run_id)

@@ -196,7 +196,7 @@ ELSEWHERE: dict[str, str] = {
         "core.workflowChain.confidence-escalated core.workflowChain.event model.capability.insufficient"
     ),
     "tests/host/test_oauth.py": ("connector.auth_expired"),
-    "tests/runs/test_fork.py": ("replay.diverged"),
+    "tests/runs/test_fork.py": ("replay.diverged replay.divergedAtRefusal"),
     "tests/runs/test_engine.py": ("version.pinned"),
     "tests/runs/test_downtime.py": ("forestay.clock.jumped"),
     "tests/runs/test_pausing.py": ("forestay.pause.requested"),

@@ -48,7 +48,7 @@ def test_spans_reach_a_collector_that_the_environment_names(monkeypatch: pytest.
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
         tracing = open_tracing(Telemetry(traces="otlp", service_name="harbour"))
         with tracing.span("moor the boat") as span, pytest.raises(Problem):
-            span.set("forestay.run.id", "run_1")
+            span.set({"forestay.run.id": "run_1"})
             with tracing.span("row"):
                 raise Problem("timeout", "a secret that somebody wrote")
         tracing.close()

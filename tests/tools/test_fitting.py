@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.kernel import Problem, canonical
-from forestay.tools.arguments import fitted
-from forestay.tools.fitting import Fitting, steady
+from forestay.tools.arguments import Fitting, fitted, steady
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from([1.5, 4.0, "", "4", "true", "a"]),

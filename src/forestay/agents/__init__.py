@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from forestay.agents.decide import CALLER
     from forestay.agents.events import SYSTEM, AgentEvent, Invocation, arguments_hash
     from forestay.agents.history import AgentWork, read_work
-    from forestay.agents.manifest import AgentManifest, load, parse
+    from forestay.agents.manifest import AgentManifest, load, parse, precedence
     from forestay.agents.pack import PACK_SCHEMA, AgentPack, exported, read_pack
     from forestay.agents.pi import from_pi, text_of
     from forestay.agents.ports import Heard, Hooks, Kept, Memory, Quiet, Transcript
@@ -40,6 +40,5 @@ if TYPE_CHECKING:
         read_template,
     )
     from forestay.agents.transcript import aborted_entry, conversation
-    from forestay.agents.versions import precedence
 
 __getattr__, __dir__ = face(__name__, __file__)

@@ -14,7 +14,7 @@ from forestay.agents.stage import Stage
 from forestay.agents.steps import Answered
 from forestay.kernel import Problem
 from forestay.models import Completion, Message, Model, Params, ToolCall, ToolSpec, Usage, fold
-from forestay.tools import Effects
+from forestay.tools import Effects, specs_of
 
 
 class ModelFailed(Exception):
@@ -69,6 +69,7 @@ async def call_model(stage: Stage, state: AgentState) -> Answered:
 async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
     messages, params = await _prepared(stage, state)
     told, listens, responded = "", stage.hooks.listens("message_update"), False
+    streams, named = stage.hooks.listens("provider_stream_event"), stage.model.name
 
     async def respond() -> None:
         nonlocal responded
@@ -80,6 +81,9 @@ async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
     async def heard(text: str) -> None:
         nonlocal told
         await respond()
+        if streams and text:
+            data = {"type": "text_delta", "delta": text}
+            await stage.tell("provider_stream_event", provider="forestay", api="forestay", model=named, data=data)
         if listens and text:
             told += text
             change = {"type": "text_delta", "delta": text}
@@ -87,7 +91,7 @@ async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
                 "message_update", message=pi.to_pi(Message("assistant", told)), assistantMessageEvent=change
             )
 
-    answer = await stage.model.turn(key, messages, [tool.spec for tool in state.surface], params, heard)
+    answer = await stage.model.turn(key, messages, specs_of(state.surface), params, heard)
     await respond()
     await stage.tell_message(Message("assistant", answer.text, _distinct(answer.tool_calls)), "message_end")
     return answer
@@ -96,6 +100,9 @@ async def _ask(stage: Stage, state: AgentState, key: str) -> Completion:
 async def _prepared(stage: Stage, state: AgentState) -> tuple[list[Message], Params]:
     """The messages and parameters after the extensions changed them (`context`, `before_provider_request`)."""
     messages = list(state.messages)
+    params = Params(max_tokens=stage.manifest.max_tokens, temperature=stage.manifest.temperature)
+    if not stage.hooks.listens("context", "context_with_system", "before_provider_request"):
+        return messages, params
     if stage.hooks.listens("context"):
         spoken = [message for message in messages if message.role != "system"]
         answer = await stage.tell("context", messages=[pi.to_pi(message) for message in spoken])
@@ -103,13 +110,12 @@ async def _prepared(stage: Stage, state: AgentState) -> tuple[list[Message], Par
     if stage.hooks.listens("context_with_system"):
         answer = await stage.tell("context_with_system", messages=[pi.to_pi(message) for message in messages])
         messages = _replaced(messages, answer)
-    params = Params(max_tokens=stage.manifest.max_tokens, temperature=stage.manifest.temperature)
     if not stage.hooks.listens("before_provider_request"):
         return messages, params
     payload = {
         "model": stage.model.name,
         "messages": [pi.to_pi(message) for message in messages],
-        "tools": [msgspec.to_builtins(tool.spec) for tool in state.surface],
+        "tools": msgspec.to_builtins(specs_of(state.surface)),
         "max_tokens": params.max_tokens,
         "temperature": params.temperature,
     }

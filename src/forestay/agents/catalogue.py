@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import forestay
-from forestay.agents.manifest import AgentManifest, load
-from forestay.agents.versions import precedence
+from forestay.agents.manifest import AgentManifest, load, precedence
 from forestay.kernel import Problem, former
 
 ASSISTANT = "core.forestay.assistant"

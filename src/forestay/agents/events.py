@@ -12,7 +12,7 @@ writes before it calls tools appears only when the verbosity says so.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -115,8 +115,9 @@ class Narrator:
     def _prompts(self) -> Iterator[AgentEvent]:
         """Which layer gave each prompt: the agent's own system prompt, where nothing else was named."""
         invocation, manifest = self._invocation, self._manifest
-        own = PromptLayers(intrinsic=manifest.prompt_ref).resolved()
-        prompts = invocation.prompts or [ResolvedPrompt(item) for item in own]
+        prompts: Sequence[ResolvedPrompt] = invocation.prompts
+        if not prompts:
+            prompts = [ResolvedPrompt(item) for item in PromptLayers(intrinsic=manifest.prompt_ref).resolved()]
         told = prompt_events(invocation.node_id, prompts, invocation.observability, manifest.agent_id)
         for number, (type, payload) in enumerate(told):
             yield AgentEvent(type, payload, f"{invocation.id}/prompt-{number}")

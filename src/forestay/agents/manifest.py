@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,6 @@ from typing import Any, Literal
 import msgspec
 
 from forestay.agents.prompt_template import KINDS, PromptKind, PromptRef, read_ref
-from forestay.agents.versions import VERSION_PATTERN
 from forestay.kernel import Mistake, Problem, canonical, former, mistakes, schema_mistake
 
 _Reader = Callable[[str], str]
@@ -24,6 +23,7 @@ ModelClass = Literal["reasoning", "writing", "coding", "research", "classificati
 
 _MAX_FILE_BYTES = 1024 * 1024
 _TEXT = {"type": "string", "minLength": 1}
+VERSION_PATTERN = r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$"
 _CLOSED = {"type": "object", "additionalProperties": False}
 
 SCHEMA: dict[str, Any] = {
@@ -109,9 +109,9 @@ class AgentManifest(msgspec.Struct, frozen=True, kw_only=True):
         """How its own system prompt is named where prompts are told apart."""
         return f"prompt:{self.agent_id}@sha256-{hashlib.sha256(self.instructions.encode()).hexdigest()[:12]}"
 
-    def allows(self, *names: str) -> bool:
-        """Whether one of a tool's names is on the allowlist; `*` stands for any part of a name (OpenWOP RFC 0077)."""
-        return any(fnmatchcase(name, pattern) for name in names for pattern in self.tool_allowlist)
+    def allowed(self, names: Iterable[str]) -> set[str]:
+        """Which names of tools are on the allowlist; `*` stands for any part of a name (OpenWOP RFC 0077)."""
+        return {name for name in names if any(fnmatchcase(name, pattern) for pattern in self.tool_allowlist)}
 
 
 def load(file: Path) -> AgentManifest:
@@ -265,3 +265,16 @@ def invalid(found: list[Mistake]) -> Problem:
         at=first.at,
         errors=[{"at": mistake.at, "message": mistake.message} for mistake in found],
     )
+
+
+def precedence(version: str) -> tuple[tuple[int, int, str], ...]:
+    """A key that orders versions as SemVer 2.0 §11 does; other texts stand before them, by their letters."""
+    core, _, pre = version.partition("+")[0].partition("-")
+    numbers = core.split(".")
+    if len(numbers) != 3 or not all(part.isdecimal() for part in numbers):
+        return ((-1, 0, version),)
+    parts = [(1, int(part), "") for part in numbers]
+    if not pre:
+        return (*parts, (2, 0, ""))
+    named = [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in pre.split(".")]
+    return (*parts, (1, 0, ""), *named)

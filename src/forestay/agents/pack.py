@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.agents.manifest import AgentManifest, invalid, parse
-from forestay.agents.versions import VERSION_PATTERN
+from forestay.agents.manifest import VERSION_PATTERN, AgentManifest, invalid, parse
 from forestay.kernel import Mistake, Problem, canonical, mistakes
 
 PACK_SCHEMA: dict[str, Any] = {

@@ -138,9 +138,10 @@ def _asked(history: Sequence[Message]) -> list[Message]:
 
 def surface(manifest: AgentManifest, offered: Sequence[Tool]) -> tuple[Tool, ...]:
     """The tools that the allowlist leaves, and the caller's own; of two with one name the first stays (A3, A6)."""
+    allowed = manifest.allowed({name for tool in offered for name in (tool.id or tool.name, tool.name)})
     kept: dict[str, Tool] = {}
     for tool in offered:
-        if tool.source == CALLER or manifest.allows(tool.id or tool.name, tool.name):
+        if not allowed.isdisjoint((tool.id or tool.name, tool.name)) or tool.source == CALLER:
             kept.setdefault(tool.name, tool)
     return tuple(kept.values())
 

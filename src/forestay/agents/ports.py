@@ -31,8 +31,8 @@ class AgentModel(Protocol):
 class Hooks(Protocol):
     """Extensions listening to the agent's life. `emit` gives their merged answer, or None (Pi, lifecycle events)."""
 
-    def listens(self, event: str) -> bool:
-        """Whether an extension listens to `event`; otherwise the caller does not build it."""
+    def listens(self, *events: str) -> bool:
+        """Whether an extension listens to one of `events`; otherwise the caller does not build them."""
 
     async def emit(self, event: dict[str, Any]) -> dict[str, Any] | None: ...
 
@@ -79,7 +79,7 @@ class Transcript(Protocol):
 class Quiet:
     """Hooks when nobody listens."""
 
-    def listens(self, event: str) -> bool:
+    def listens(self, *events: str) -> bool:
         return False
 
     async def emit(self, event: dict[str, Any]) -> dict[str, Any] | None:

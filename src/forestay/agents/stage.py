@@ -70,8 +70,11 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         return await self.hooks.emit({"type": event, **payload}) if self.hooks.listens(event) else None
 
     async def tell_message(self, message: Message, *events: str) -> None:
-        for event in events or ("message_start", "message_end"):
-            if self.hooks.listens(event):  # what nobody wants is not even put together
+        events = events or ("message_start", "message_end")
+        if not self.hooks.listens(*events):  # what nobody wants is not even put together
+            return
+        for event in events:
+            if self.hooks.listens(event):
                 await self.hooks.emit({"type": event, "message": pi.to_pi(message)})
 
     async def tell_turn_end(self, state: AgentState) -> None:

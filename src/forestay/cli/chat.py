@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 PROMPT, MORE = "> ", "… "
 _OUTPUT = 1024 * 1024
 _SUGGEST_SECONDS = 2.0
+_OFFERED = 50
 
 
 @answers("chat")
@@ -140,6 +141,7 @@ class Chat:
     async def _line(self) -> str | None:
         """What the person says next; None when an extension asks for something meanwhile."""
         await self._show_entries()
+        self._suite.attend()  # the terminal may have another width by now
         self._keyboard.words = chat_commands.names(self._suite)
         self._keyboard.bind(bindings(self._suite.shortcuts()))
         draft, self._ui.draft = one_line(self._ui.draft), ""
@@ -163,15 +165,27 @@ class Chat:
         if word.startswith("@"):
             return file_words(self._host.root, word)
         if not line.startswith("/") or " " not in line:
-            return ()
+            return self._offers(line, word)
         name, _, prefix = line[1:].partition(" ")
-        asked = asyncio.run_coroutine_threadsafe(self._suite.complete(name, prefix), self._loop)
-        try:
-            found = asked.result(_SUGGEST_SECONDS)
-        except (Problem, TimeoutError):
-            return ()
+        found = self._awaited(self._suite.complete(name, prefix)) or ()
         start = len(prefix) - len(word)  # the word alone is completed, what stands before it stays
         return [one_line(value)[start:] for value in found if value.startswith(prefix)]
+
+    def _offers(self, line: str, word: str) -> Sequence[str]:
+        """What the providers of extensions suggest at the end of a line (`addAutocompleteProvider`)."""
+        found = self._awaited(self._suite.autocomplete([line], 0, len(line)))
+        prefix = str(found.get("prefix", "")) if isinstance(found, dict) else None
+        if not prefix or not word.endswith(prefix):
+            return ()
+        values = [str(item.get("value", "")) for item in found.get("items", ())[:_OFFERED]]
+        return [word[: len(word) - len(prefix)] + one_line(value) for value in values]
+
+    def _awaited(self, asking: Coroutine[Any, Any, Any]) -> Any:
+        """What the loop finds, for the keyboard's thread; None when it takes too long."""
+        try:
+            return asyncio.run_coroutine_threadsafe(asking, self._loop).result(_SUGGEST_SECONDS)
+        except (Problem, TimeoutError):
+            return None
 
     async def _typed(self, draft: str) -> str | None:
         """A line, or several of which each but the last ends with a backslash; None at the end of input."""
@@ -229,6 +243,7 @@ class Chat:
     async def _do(self, work: Coroutine[Any, Any, None]) -> None:
         """Work until it is done, or until the person or an extension ends it; the conversation goes on."""
         self._suite.session.took("abort")  # of something that has ended
+        self._suite.attend()
         self._ui.begin()
         self._work, live = asyncio.ensure_future(work), self._suite.session
         while not self._work.done():
@@ -272,6 +287,7 @@ class Chat:
         """Show what a run says and does."""
         kind, payload = event.type, event.payload
         if kind == "output.chunk":
+            self._ui.moved()
             spoken.say(payload["chunk"])
         elif kind in ("agent.toolCalled", "agent.toolReturned"):
             spoken.end()
@@ -302,5 +318,6 @@ class Chat:
             sys.stdout.flush()
 
     def _say(self, text: str) -> None:
+        self._ui.moved()
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()

@@ -7,23 +7,51 @@ G2  Between two lines of the person an extension may show so many notices and as
 G3  A dialog never takes the line that the person is typing: it is told, and asked after that line.
 G4  When the person ends what is under way, its questions are cancelled: those that are open, and those that come
     until something new begins.
+G5  A component has the keys while it is shown, and is drawn where it stood unless something was shown below it since.
+    Going on after a person's keys is no further question. Ctrl-C always ends it. A terminal that can only write lines
+    takes the names of keys.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
 import sys
-from collections import Counter
+import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from forestay.cli.keyboard import Keyboard
-from forestay.extensions import FORMS, KEYS, checked_answer
+from forestay.cli.spoken_text import shows_more
+from forestay.extensions import FORMS, KEYS, WORKING, Working, checked_answer
 from forestay.kernel import canonical, one_line
 
 NOTICES, DIALOGS = 20, 10
 _LINES, _WIDTH, _OPTIONS = 20, 400, 50
+_NARROWEST = 20
+_KEY = re.compile(r"\x1b\[[0-9;?<]*[ -/]*[@-~]|\x1bO.|\x1b[^\x1b]?|.", re.DOTALL)
 _PLACES = {"setWidget": "lines", "setHeader": "lines", "setFooter": "lines"}
+
+
+class _Canvas:
+    """A component on the screen: `height` lines at its end, or none that can be drawn over."""
+
+    def __init__(self, extension: str, component: Any) -> None:
+        self.extension = extension
+        self.component = component
+        self.height = 0
+        self.is_open = False
+        self.has_keys = False
+
+    def is_of(self, extension: str, params: Mapping[str, Any]) -> bool:
+        return self.component is not None and (self.extension, self.component) == (extension, params.get("component"))
+
+    def goes_on(self, extension: str, params: Mapping[str, Any]) -> bool:
+        """Whether this is the question after the person's keys, once."""
+        had, self.has_keys = self.has_keys and self.is_of(extension, params), False
+        return had
 
 
 class ChatUi:
@@ -35,11 +63,14 @@ class ChatUi:
 
     def __init__(self, keyboard: Keyboard) -> None:
         self._keyboard = keyboard
+        keyboard.on_line = self.moved
         self._shown: Counter[str] = Counter()
         self._asked: Counter[str] = Counter()
         self._standing: dict[tuple[str, str], list[str]] = {}  # what stays on the screen: by extension and place
         self._open: set[asyncio.Future[Any]] = set()
         self._given_up = False
+        self._working: defaultdict[str, Working] = defaultdict(Working)
+        self._canvas: _Canvas | None = None  # the component that has the keys, as it was drawn last
         self._told: dict[tuple[str, str], list[str]] = {}  # what stands there, as it was shown last
         self.draft = ""
         """What stands in the next line."""
@@ -48,11 +79,16 @@ class ChatUi:
         self.end_line: Callable[[], None] = lambda: None
         """Ends the line that is being shown, so that an extension's begins on its own (G1)."""
 
+    def columns(self, extension: str) -> int:
+        """What is left of the terminal beside the name of the extension (G1)."""
+        return max(shutil.get_terminal_size().columns - _cells(marked(extension, "")), _NARROWEST)
+
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         ask = _DIALOGS.get(operation)
         if ask is None:
             return self._notice(extension, operation, params)
-        self._asked[extension] += 1
+        if operation != "custom" or self._canvas is None or not self._canvas.goes_on(extension, params):
+            self._asked[extension] += 1
         if self._asked[extension] > DIALOGS or self._given_up:
             return None  # G2, G4
         if self._keyboard.busy:
@@ -81,6 +117,13 @@ class ChatUi:
     def _notice(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         if operation == "getEditorText":
             return self.draft
+        if operation == "getStatuses":
+            standing = {place: lines[0] for (_, place), lines in self._standing.items()}
+            return {place[7:]: text for place, text in standing.items() if place.startswith("status:")}
+        if operation == "redraw":
+            if self._canvas is not None and self._canvas.is_open and self._canvas.is_of(extension, params):
+                self._draw(self._canvas, params)
+            return None
         if operation in ("setEditorText", "pasteToEditor"):
             text = str(params.get("text") or "")[: _WIDTH * _LINES]
             self.draft = self.draft + text if operation == "pasteToEditor" else text
@@ -89,8 +132,9 @@ class ChatUi:
             self._stand(extension, f"status:{params.get('key')}", [params["text"]] if params.get("text") else [])
         elif operation in _PLACES:
             self._stand(extension, f"{operation}:{params.get('key', '')}", params.get("lines") or [])
-        elif operation == "setWorkingMessage":
-            self._stand(extension, operation, [params["message"]] if params.get("message") else [])
+        elif operation in WORKING:
+            if line := self._working[extension].heard(operation, params):
+                self._say(extension, [line])  # it tells of what is under way: after that it says nothing
         elif operation == "notify":
             mark = {"error": "error: ", "warning": "warning: "}.get(str(params.get("type")), "")
             self._say(extension, f"{mark}{params.get('message', '')}".split("\n"))
@@ -106,6 +150,7 @@ class ChatUi:
     def _say(self, extension: str, lines: Iterable[Any]) -> None:
         self._shown[extension] += 1
         if self._shown[extension] <= NOTICES:
+            self.moved()
             self.end_line()
             sys.stdout.write("\n" if self._keyboard.busy else "")
             sys.stdout.write(_text(extension, _cut(lines)))
@@ -154,7 +199,9 @@ class ChatUi:
         return None
 
     async def _custom(self, extension: str, params: Mapping[str, Any]) -> Any:
-        """A component with the keyboard: what it shows, and the keys that the person has for it."""
+        """A component with the keyboard: what it shows, and the keys that the person has for it (G5)."""
+        if shows_more(sys.stdout):
+            return await self._with_keys(extension, params)
         shown = _text(extension, _cut(params.get("lines") or [], _OPTIONS))
         prompt = marked(extension, f"keys ({', '.join(KEYS)}, or text; empty for enter): ")
         line = await self._asked_for(extension, prompt, shown)
@@ -162,6 +209,38 @@ class ChatUi:
             return None
         words = line.split() or ["enter"]
         return {"keys": [key for word in words for key in ([KEYS[word]] if word in KEYS else word)]}
+
+    async def _with_keys(self, extension: str, params: Mapping[str, Any]) -> Any:
+        canvas = self._canvas
+        if canvas is None or not canvas.is_of(extension, params):
+            canvas = _Canvas(extension, params.get("component"))
+
+        def shown() -> None:
+            self._canvas, canvas.is_open = canvas, True
+            if not canvas.height:
+                self.end_line()
+            self._draw(canvas, params)
+
+        try:
+            pressed = await self._keyboard.key(shown, extension)
+        finally:
+            canvas.is_open = False
+        canvas.has_keys = pressed is not None
+        return None if pressed is None else {"keys": _KEY.findall(pressed)}
+
+    def _draw(self, canvas: _Canvas, params: Mapping[str, Any]) -> None:
+        """Draw a component in the place of what it was, if that stands at the end of the screen."""
+        width, rows = self.columns(canvas.extension), max(shutil.get_terminal_size().lines - 2, 5)
+        lines = [_fitting(line, width) for line in _cut(params.get("lines") or [], min(_OPTIONS, rows))]
+        up = f"\x1b[{canvas.height}A\x1b[J" if canvas.height else ""
+        sys.stdout.write(up + _text(canvas.extension, lines))
+        sys.stdout.flush()
+        canvas.height = len(lines)
+
+    def moved(self) -> None:
+        """Something else is shown at the end of the screen: a component is drawn below it."""
+        if self._canvas is not None:
+            self._canvas.height = 0
 
     async def _form(self, extension: str, params: Mapping[str, Any]) -> Any:
         """Each field on a line of its own; an empty line leaves a field out."""
@@ -223,3 +302,16 @@ def _cut(lines: Iterable[Any], most: int = _LINES) -> list[str]:
 
 def _text(extension: str, lines: Iterable[str]) -> str:
     return "".join(f"{marked(extension, line)}\n" for line in lines)
+
+
+def _cells(text: str) -> int:
+    """How many columns a text takes at a terminal."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
+
+
+def _fitting(text: str, width: int) -> str:
+    """A text that stays on one line of the terminal."""
+    while _cells(text) > width:
+        text = text[: len(text) - max((_cells(text) - width) // 2, 1)]
+    return text

@@ -32,12 +32,13 @@ def openwop(
         str | None, typer.Option(help="Only what this profile asks for, and all of it: core, memory, agent-platform …")
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this scenario; may be repeated.")] = None,
+    strict: Annotated[bool, typer.Option(help="What the host does not claim fails too.")] = False,
     junit_file: Annotated[Path | None, typer.Option("--junit", help="Write the results as JUnit XML too.")] = None,
 ) -> Answer:
     """Try any OpenWOP host from outside; the exit code is 0 only when nothing failed."""
     from forestay.conformance import conform, junit
 
-    report = conform(url, key, other_key=other_key, profile=profile, names=only or ())
+    report = conform(url, key, other_key=other_key, profile=profile, names=only or (), strict=strict)
     if junit_file is not None:
         write_file(junit_file, junit(report))
     return Answer(report, human=_lines(report), problem=_not_conformant(report))

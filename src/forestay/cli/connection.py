@@ -92,10 +92,12 @@ async def _connected(
             yield connection
         return
     if not (key or os.environ.get("FORESTAY_API_KEY")):
+        kept = folder / "first-key"
+        where = f" Its first key is in {kept}." if kept.is_file() else ""
         raise Problem(
             "unauthenticated",
             f"A host is running at {address}, and no key was given.",
-            fix="Give --key or set FORESTAY_API_KEY.",
+            fix=f"Give --key or set FORESTAY_API_KEY.{where}",
         )
     async with AsyncClient(address, key) as client:
         yield Connection(client)

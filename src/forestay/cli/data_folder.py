@@ -20,6 +20,25 @@ if TYPE_CHECKING:
 
 Data = Annotated[Path | None, typer.Option("--data", help="The data folder, or a ledger file; default: data.dir.")]
 
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        "--ledger",
+        help="The ledger's database, postgresql://user@host/database; default: FORESTAY_DATABASE, or data.ledger.",
+    ),
+]
+
+
+def database_flag(database: str | None) -> dict[str, str]:
+    """What `--database` says, as a setting."""
+    return {} if database is None else {"data.ledger": database}
+
+
+def no_database(message: str) -> Problem:
+    fix = "Give --database postgresql://…, or set FORESTAY_DATABASE."
+    return Problem("config_invalid", message, at="--database", fix=fix)
+
 
 def data_folder(data: Path | None) -> Path:
     return data or Path(config.load().config.data.dir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import shutil
@@ -173,20 +174,25 @@ def _protected() -> Finding:
 
 
 def _mcp_servers() -> Finding:
-    """Whether the MCP servers that the project names could be started at all."""
+    """Whether the MCP servers that the project names are approved, start, and offer what was pinned."""
     from forestay.extensions import read_servers
 
     servers = read_servers(Path(), _settings().mcpServers)
     faults = [problem.message for problem in servers.problems]
-    for name, server in servers.found.items():
-        program = server.entry.command
-        if program and shutil.which(program) is None:
-            faults.append(f"{name}: there is no program {one_line(program)}")
     detail = f"{len(servers.found)} configured"
+    if servers.found:
+        from forestay.cli.mcp import server_faults
+
+        try:
+            faults += asyncio.run(server_faults())
+        except Problem as problem:
+            faults.append(f"they were not tried: {one_line(problem.message)}")
     if faults:
-        fix = "Correct the entry, or install the program."
+        fix = "`forestay mcp inspect NAME` says more, `forestay mcp trust NAME` approves and pins."
         return Finding("mcp servers", "optional", f"{detail}; {'; '.join(faults)}", fix)
-    return Finding("mcp servers", "ok", f"{detail}; `forestay mcp list` says which are approved")
+    return Finding(
+        "mcp servers", "ok", f"{detail}, each starts and offers what was pinned" if servers.found else detail
+    )
 
 
 def _browser() -> Finding:

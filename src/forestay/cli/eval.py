@@ -53,7 +53,8 @@ async def show(host: Connection, run: Annotated[str, typer.Argument(help="The ev
 def _card(run_id: str, card: dict[str, Any]) -> Answer:
     problem = None
     if not card["passed"]:
-        problem = Problem("eval_gate_unmet", "The agent did not pass.", evalRunId=run_id)
+        fix = "Look at the tasks that scored low: each is a run of its own, `forestay run show RUN`."
+        problem = Problem("eval_gate_unmet", "The agent did not pass.", fix=fix, evalRunId=run_id)
     return Answer({"runId": run_id, **card}, human=_lines(run_id, card), problem=problem)
 
 

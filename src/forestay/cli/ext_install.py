@@ -43,7 +43,10 @@ async def install(
     lines = [f"{added.source} is installed; {len(added.came)} packages, {added.integrity[:24]}…"]
     lines += [line for meta in metas for line in check_lines(meta)]
     lines += [f"cannot be used: {fault.message}" for fault in faults]
-    trusted = not faults and await _trusted(lines, yes, data)
+    asks = not faults and not yes and attended()
+    trusted = not faults and (yes or (asks and await _asked(lines))) and await _trusted(data)
+    if asks:
+        lines = []  # they were shown before the question
     lines.append("It is trusted as it is: the next host loads it." if trusted else "Not trusted: forestay ext trust")
     return Answer(_result(added, metas, trusted), human=lines, problem=faults[0] if faults else None)
 
@@ -75,17 +78,16 @@ def _looked_through(added: AddedPackage) -> tuple[list[ArtifactMeta], list[Probl
     return metas, faults
 
 
-async def _trusted(lines: list[str], yes: bool, data: Path | None) -> bool:
+async def _asked(lines: list[str]) -> bool:
     """Whether a person trusts the project with the package in it; they see what it needs first."""
+    for line in lines:
+        note(line)
+    return await asked("Trust what this project brings as it is now? [y/N] ") == "y"
+
+
+async def _trusted(data: Path | None) -> bool:
     from forestay.extensions import Trust
 
-    if not yes:
-        if not attended():
-            return False
-        for line in lines:
-            note(line)
-        if await asked("Trust what this project brings as it is now? [y/N] ") != "y":
-            return False
     async with opened_ledger(data) as ledger:
         standing = await Trust(ledger, config.load().config.extensions.paths).give(Path())
     return standing.state == "trusted"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from forestay.cli.command import answers
+from forestay.cli.data_folder import Database, database_flag, no_database
 from forestay.cli.output import Answer
 from forestay.kernel import Problem, config, iso, one_line
 
@@ -21,16 +20,14 @@ _TOLD = 20  # events
 
 @answers("fleet")
 async def fleet(
-    ledger: Annotated[
-        str | None, typer.Option(help="The ledger's address, postgresql://…; default: data.ledger.")
-    ] = None,
+    database: Database = None,
 ) -> Answer:
     """The processes that share a ledger on PostgreSQL: which live, since when, and how many runs each carries. One
     that died is shown for an hour. Below them, newest first: who joined, left, lapsed and took over."""
     from forestay.kernel import Ledger
     from forestay.runs import FLEET, QUEUE
 
-    address = ledger or config.load().config.data.ledger
+    address = config.load(flags=database_flag(database)).config.data.ledger
     if not address:
         raise _alone()
     async with await asyncio.to_thread(Ledger.open, address) as opened:
@@ -49,8 +46,7 @@ async def fleet(
 
 
 def _alone() -> Problem:
-    message = "Only a ledger on PostgreSQL is shared."
-    return Problem("config_invalid", message, at="--ledger", fix="Give --ledger postgresql://…, or set data.ledger.")
+    return no_database("Only a ledger on PostgreSQL is shared.")
 
 
 def _lines(found: list[Worker], told: list[dict[str, Any]]) -> Iterator[str]:

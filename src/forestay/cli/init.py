@@ -99,6 +99,7 @@ TEMPLATE = """\
 # paths = []                             # folders of workflow documents
 # nodes = []                             # Python files and folders of WASM packs with node types; run when trusted
 # max_loop_iterations = 10000            # the most that `maxLoopbackIterations` of a document may ask for
+# replay_asks_models = false             # a replay asks models again, and fails where one refuses otherwise than then
 
 [budgets]
 # enforce = "hard"                       # "advisory" tells what a budget says and stops nothing

@@ -7,22 +7,28 @@ B2  A line that was begun for one asker is no answer to a question of another on
     is gone: what was typed is not lost.
 B3  What was typed before a question of the host stood there is no answer to it.
 B4  Input that has ended stays ended: who asks later is told so at once.
+B5  Keys for a component are taken one by one and not shown. When nobody waits for them any more, the next key is the
+    first of the next line.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
+import os
 import queue
+import select
 import sys
 import termios
 import threading
+import tty
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 CONVERSATION, HOST = "", "host:"
 """Who asks for a line: the conversation, the host, or an extension by its name, which has no colon at its end."""
+_MOST_KEYS = 4096
 _RANKS = {HOST: 0, CONVERSATION: 1}
 _BEGUN_BEFORE = "That line was begun before this question: it is no answer to it.\n"
 
@@ -72,6 +78,7 @@ class _Wanted(NamedTuple):
     prompt: str
     draft: str
     answer: asyncio.Future[str | None]
+    is_key: bool = False
 
 
 class Keyboard:
@@ -82,6 +89,8 @@ class Keyboard:
         """What a line may begin with: completed with the tab key."""
         self.suggest: Callable[[str, str], Sequence[str]] = lambda _line, _word: ()
         """More completions of the last word of a line; asked on the keyboard's own thread."""
+        self.on_line: Callable[[], None] = lambda: None
+        """Hears that a line is asked for."""
         self._bind: Callable[[str], None] | None = None
         self._line: Callable[[], str] = lambda: ""
         self._found: Sequence[str] = ()
@@ -91,6 +100,8 @@ class Keyboard:
         self._pending: _Wanted | None = None
         self._is_over = False
         self._left = ""  # what was typed for the conversation while something else was asked
+        self._called_off, self._call_off = os.pipe()
+        self._cooked: list[Any] | None = None  # how the terminal was before keys were taken one by one
         self._turns = _Turns()
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._read, daemon=True, name="keyboard").start()
@@ -111,6 +122,7 @@ class Keyboard:
         async with self._turns.turn(_RANKS.get(asker, len(_RANKS))):
             if self._is_over:  # B4
                 return None
+            self.on_line()
             before = shown()
             sys.stdout.write(f"\n{before}" if before and self._pending is not None else before)
             sys.stdout.flush()
@@ -121,6 +133,28 @@ class Keyboard:
                 if answer is None or asker in (wanted.asker, CONVERSATION):
                     return answer
                 self._put_aside(wanted, answer)
+
+    async def key(self, shown: Callable[[], None], asker: str) -> str | None:
+        """What a person presses next, for a component of `asker` that `shown` shows; None: the input ended (B5)."""
+        async with self._turns.turn(_RANKS.get(asker, len(_RANKS))):
+            while self._pending is not None:  # a line that was begun before is finished first
+                begun = self._pending
+                answer = await asyncio.shield(begun.answer)
+                self._pending, self._is_over = None, answer is None
+                if answer is not None:
+                    self._put_aside(begun, answer)
+            if self._is_over:
+                return None
+            shown()
+            wanted = _Wanted(asker, "", "", self._loop.create_future(), is_key=True)
+            self._wanted.put(wanted)
+            try:
+                pressed = await wanted.answer
+            except asyncio.CancelledError:
+                os.write(self._call_off, b".")
+                raise
+            self._is_over = pressed is None
+            return pressed
 
     def _begun(self, asker: str, prompt: str, draft: str) -> _Wanted:
         """The line that the person is at; when there is none, one for this asker begins."""
@@ -143,8 +177,12 @@ class Keyboard:
 
     def _read(self) -> None:
         while True:
-            asker, prompt, draft, answer = self._wanted.get()
+            asker, prompt, draft, answer, is_key = self._wanted.get()
             try:
+                if is_key:
+                    self._give_key(answer)
+                    continue
+                self.cook()
                 if asker == HOST:
                     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # B3
                 if draft and self.insert is None:
@@ -158,6 +196,30 @@ class Keyboard:
                 self._loop.call_soon_threadsafe(_give, answer, line)
             if line is None:
                 return
+
+    def _give_key(self, answer: asyncio.Future[str | None]) -> None:
+        """Wait for a key, or until nobody waits for it (B5)."""
+        source = sys.stdin.fileno()
+        if self._cooked is None:
+            self._cooked = termios.tcgetattr(source)
+            tty.setcbreak(source, termios.TCSADRAIN)
+            single = termios.tcgetattr(source)
+            single[0] &= ~termios.ICRNL  # the enter key is a return, as components expect it
+            termios.tcsetattr(source, termios.TCSADRAIN, single)
+        while self._called_off in select.select([source, self._called_off], [], [])[0]:
+            os.read(self._called_off, 1)
+            if answer.cancelled():
+                return
+        pressed = os.read(source, _MOST_KEYS).decode("utf-8", "replace")
+        if not pressed:
+            raise EOFError
+        self._loop.call_soon_threadsafe(_give, answer, pressed)
+
+    def cook(self) -> None:
+        """Show what is typed again, if keys were taken one by one."""
+        if self._cooked is not None:
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._cooked)
+            self._cooked = None
 
     def complete(self, text: str, state: int) -> str | None:
         if state == 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +19,7 @@ from forestay.cli.data_folder import Data
 from forestay.cli.ext import GRANTABLE, Chosen, Deadline, GrantTexts, PolicyMode, RootFolder, opened_suite, part_line
 from forestay.cli.output import Answer, note
 from forestay.cli.terminal import asked, attended
-from forestay.kernel import McpServer, Problem, config
+from forestay.kernel import McpServer, Problem, config, one_line
 
 if TYPE_CHECKING:
     from forestay.extensions import Extensions, McpGuest, ServerConfig, Servers, ServerStanding
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 app = Group("mcp")
 app.include(mcp_serve.app)
 
+_TRIED_AT_ONCE, _TRY_SECONDS = 4, 15.0
 Name = Annotated[str, typer.Argument(help="The server's name.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Approve without being asked.")]
 Command = Annotated[list[str] | None, typer.Argument(help="After `--`: the program and its arguments.")]
@@ -97,7 +100,7 @@ async def list_servers(project: Project) -> Answer:
     standings = await project.suite.pins.standing(*servers.found.values())
     found = [{**item.shown(), **_state(item, standings[name])} for name, item in sorted(servers.found.items())]
     problems = [problem.as_lafs() for problem in servers.problems]
-    lines = [f"{item['name']}: {item['state']}, {item['pinned']} tools pinned ({item['origin']})" for item in found]
+    lines = [f"{item['name']}: {item['state']}, {_tools(item['pinned'])} pinned ({item['origin']})" for item in found]
     lines += [problem.message for problem in servers.problems]
     return Answer({"servers": found, "problems": problems}, human=lines or ["No MCP server is configured here."])
 
@@ -147,7 +150,9 @@ async def trust(project: Project, name: Name, yes: Yes = False) -> Answer:
     pinned = (await project.standing(server)).pinned
     result = {**server.shown(), "state": "approved", "pinned": sorted(pinned), "refused": refused}
     result["changes"] = [msgspec.to_builtins(item) for item in changes]
-    lines = [f"{name}: {len(pinned)} tools are pinned."] + [f"{item} was refused." for item in refused]
+    lines = [f"{name}: {_tools(len(pinned))} {'is' if len(pinned) == 1 else 'are'} pinned."] + [
+        f"{item} was refused." for item in refused
+    ]
     return Answer(result, human=lines)
 
 
@@ -188,6 +193,45 @@ async def remove(project: Project, name: Name, root: RootFolder = Path()) -> Ans
     else:
         note(f"{server.origin} still names it: take it out there.")
     return Answer({"removed": name, "origin": server.origin}, human=[f"{name} is removed."])
+
+
+def _tools(count: int) -> str:
+    return "1 tool" if count == 1 else f"{count} tools"
+
+
+async def server_faults() -> list[str]:
+    """What is wrong with the servers of this project, one line each. Approved ones are started; no tool is called."""
+    turns = asyncio.Semaphore(_TRIED_AT_ONCE)
+    async with project() as found:
+
+        async def tried(server: ServerConfig) -> str | None:
+            async with turns:
+                return await _fault(found, server)
+
+        faults = await asyncio.gather(*(tried(server) for _, server in sorted(found.servers.found.items())))
+    return [fault for fault in faults if fault is not None]
+
+
+async def _fault(project: Project, server: ServerConfig) -> str | None:
+    from forestay.extensions import compare
+
+    name, program = server.name, server.entry.command
+    if program and shutil.which(program) is None:
+        return f"{name}: there is no program {one_line(program)}"
+    standing = await project.standing(server)
+    if not standing.admits(server):
+        state = _state(server, standing)["state"]
+        return f"{name}: {'nobody approved it' if state == 'unapproved' else 'it changed since it was approved'}"
+    try:
+        async with asyncio.timeout(_TRY_SECONDS):
+            changes = compare(standing.pinned, await (await project.guest(server)).offered())
+    except TimeoutError:
+        return f"{name}: it said nothing for {_TRY_SECONDS:.0f} seconds"
+    except Problem as problem:
+        said = str(problem.details.get("stderr") or "").strip().splitlines()
+        return " ".join(one_line(part)[:200] for part in (f"{name}: {problem.message}", *said[-1:]))
+    told = [f"{item.tool} is {item.kind}" for item in changes[:5]]
+    return f"{name}: {one_line(', '.join(told))}" if told else None
 
 
 def _state(server: ServerConfig, standing: ServerStanding) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forestay.cli.command import answers
+from forestay.cli.data_folder import Database, database_flag, no_database
 from forestay.cli.output import Answer
-from forestay.kernel import Problem, config
+from forestay.kernel import config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
 @answers("migrate")
 async def migrate(
-    ledger: Annotated[
-        str | None, typer.Option(help="The ledger's address, postgresql://…; default: data.ledger.")
-    ] = None,
+    database: Database = None,
     check: Annotated[bool, typer.Option("--check", help="Say what would change, and change nothing.")] = False,
 ) -> Answer:
     """Bring the tables of a PostgreSQL ledger up to date, one process at a time and forward only. Where tables change,
@@ -30,10 +29,11 @@ async def migrate(
     from forestay.kernel import Ledger, lacking
     from forestay.surface import KeyTable
 
-    address = ledger or config.load().config.data.ledger
+    address = config.load(flags=database_flag(database)).config.data.ledger
     if "://" not in address:
-        message = "Only a ledger on PostgreSQL is brought up to date by itself: a host does it for its own file."
-        raise Problem("config_invalid", message, at="--ledger", fix="Give --ledger postgresql://…, or set data.ledger.")
+        raise no_database(
+            "Only a ledger on PostgreSQL is brought up to date by itself: a host does it for its own file."
+        )
     tables = [*host_tables(), KeyTable()]
     found = await asyncio.to_thread(lacking, address, tables)
     if not check:

@@ -198,12 +198,16 @@ def remove(name: Name, user: User = False) -> Answer:
 
 
 def _added(name: str, entry: dict[str, Any], target: SettingsFile, default: bool) -> Answer:
+    from forestay import models
+
     lines = [f"wrote {name} to {target.path}" + (": it answers where no model is named" if default else "")]
     shown = _shown(name, msgspec.convert(entry, ModelEntry))
     lines.append(_line(shown))
     if shown["key"]["state"] == "missing":
         note(f"{shown['key']['from']} is not set yet: set it before you use the model.")
-    lines.append(f"Next: forestay model test {name}")
+    package = models.lacks(msgspec.convert(entry, ModelEntry))
+    first = f"`pip install {package}` into the same environment, then " if package else ""
+    lines.append(f"Next: {first}forestay model test {name}")
     return Answer({"file": str(target.path), "name": name, "entry": entry, "default": default}, human=lines)
 
 

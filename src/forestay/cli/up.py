@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from forestay.cli.command import answers
-from forestay.cli.data_folder import announce, announced
+from forestay.cli.data_folder import Database, announce, announced, database_flag
 from forestay.cli.model_trust import with_trusted_keys
 from forestay.cli.output import Answer, say
 from forestay.kernel import OPERATOR, Problem, config, kept_in, redact
@@ -32,9 +32,7 @@ def up(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 picks one; default: http.port.")] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on; default: http.host.")] = None,
     data: Annotated[Path | None, typer.Option(help="The data folder; default: data.dir.")] = None,
-    ledger: Annotated[
-        str | None, typer.Option(help="The ledger's address, postgresql://…; default: data.ledger.")
-    ] = None,
+    database: Database = None,
     standby: Annotated[
         bool, typer.Option("--standby", help="While another host has the data folder, wait; take over when it is gone.")
     ] = False,
@@ -64,7 +62,7 @@ def up(
     from forestay.host import Options
     from forestay.surface import run
 
-    settings = config.load(flags={} if ledger is None else {"data.ledger": ledger}).config
+    settings = config.load(flags=database_flag(database)).config
     options = Options(
         config=settings,
         data=data,

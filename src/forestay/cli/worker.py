@@ -9,9 +9,10 @@ import msgspec
 import typer
 
 from forestay.cli.command import answers
+from forestay.cli.data_folder import Database, database_flag, no_database
 from forestay.cli.model_trust import with_trusted_keys
 from forestay.cli.output import Answer, say
-from forestay.kernel import Problem, config, redact
+from forestay.kernel import config, redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 
 @answers("worker")
 def worker(
-    ledger: Annotated[
-        str | None, typer.Option(help="The ledger's address, postgresql://…; default: data.ledger.")
-    ] = None,
+    database: Database = None,
     data: Annotated[Path | None, typer.Option(help="This process's own data folder; default: data.dir.")] = None,
     room: Annotated[int | None, typer.Option(min=1, help="How many runs it carries at a time.")] = None,
     allow_egress: Annotated[
@@ -39,10 +38,9 @@ def worker(
     from forestay.host import Options
     from forestay.surface import run
 
-    settings = config.load(flags={} if ledger is None else {"data.ledger": ledger}).config
+    settings = config.load(flags=database_flag(database)).config
     if not settings.data.ledger:
-        message = "A worker shares a ledger on PostgreSQL, and none is named."
-        raise Problem("config_invalid", message, at="--ledger", fix="Give --ledger postgresql://…, or set data.ledger.")
+        raise no_database("A worker shares a ledger on PostgreSQL, and none is named.")
     options = Options(
         config=settings,
         data=data,

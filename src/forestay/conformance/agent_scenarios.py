@@ -51,9 +51,8 @@ def _invoked(target: Target, **scenario: Any) -> tuple[dict[str, Any], list[dict
 def bracket(target: Target) -> None:
     """An invocation's events are in order inside their bracket, and without content, whatever its source."""
     for source in target.flag("agents.liveRuntime.sources"):
-        if source == "chat-mention":
-            continue  # nothing starts one from outside
         _, events = _invoked(target, source=source)
+        same(events[0]["payload"]["source"], source, "the source of the invocation")
         kinds = [event["type"] for event in events]
         same((kinds[0], kinds[-1]), ("agent.invocation.started", "agent.invocation.completed"), "the bracket")
         order = [kinds.index(kind) for kind in ("agent.promptResolved", "agent.reasoned", "agent.decided")]

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from forestay.conformance.profile import agent_platform
 from forestay.conformance.scenario import NotApplicable, expect, has, same, scenario
-from forestay.conformance.target import Target, refused
+from forestay.conformance.target import Target, answered, refused
 
 _STATES = {"draft", "test", "staged", "active", "paused", "deprecated", "rolled-back"}
 _TRIGGERED = {"webhook", "schedule", "queue", "email", "form"}
@@ -18,6 +18,7 @@ _CONTENT = {"body", "prompt", "input", "payload", "apiKey", "secret", "credentia
 _BUDGET = ["budget.reserved", "budget.consumed", "budget.threshold.crossed", "budget.exhausted"]
 _FULL = "agent-platform-full"
 _CHART = "/v1/agents/org-chart"
+_DISALLOWED = "conformance-disallowed-tool"
 
 
 @scenario("agent-deployment-shape", "deployments", needs="agents.deployment.supported")
@@ -167,6 +168,43 @@ def chart_scoping(target: Target) -> None:
             expect(department not in other["departments"], f"another tenant sees the department {name}")
             if name not in theirs:
                 refused(target.get(f"{_CHART}/{name}", key=target.other()), 404)
+
+
+@scenario("org-position-no-authority-escalation", "roster", needs="agents.orgChart.supported")
+def chart_authority(target: Target) -> None:
+    """An agent at the head of the chart calls no tool that it could not call before."""
+    wanted = {"attemptTool": _DISALLOWED}
+    before = target.seam("agents/live-invoke", wanted)
+    (started,) = target.told(before["runId"], "agent.invocation.started")
+    with _headed(target, started["payload"]["agentId"]):
+        after = target.seam("agents/live-invoke", wanted)
+    same(after["outcome"], before["outcome"], "what became of the invocation at the head of the chart")
+    for made in (before, after):
+        called = [event["payload"].get("toolName") for event in target.told(made["runId"], "agent.toolCalled")]
+        expect(_DISALLOWED not in called, "a tool that is not on the agent's list was called")
+
+
+@contextmanager
+def _headed(target: Target, agent_id: str) -> Iterator[None]:
+    """The agent as the only head of the caller's chart for the time, where the host takes one as forestay does."""
+    chart, name = target.read(_CHART), f"host:kit-{uuid4().hex[:12]}"
+    member = {"rosterId": name, "persona": "Head", "agentRef": {"agentId": agent_id}, "owner": chart["owner"]}
+    unit = {
+        "departmentId": f"kit-{uuid4().hex[:12]}",
+        "name": "Everything",
+        "roles": [{"roleId": "kit", "name": "Head"}],
+    }
+    place = {"rosterId": name, "departmentId": unit["departmentId"], "roleId": "kit", "reportsTo": None}
+    under = [{**item, "reportsTo": item["reportsTo"] or name} for item in chart["members"]]
+    headed = {**chart, "departments": [*chart["departments"], unit], "members": [place, *under]}
+    if target.ask("PUT", f"/host/v1/roster/{name}", json=member).status_code >= 300:
+        raise NotApplicable("the host takes no member as forestay does")
+    try:
+        answered(target.ask("PUT", "/host/v1/org-chart", json=headed), 200)
+        yield
+        answered(target.ask("PUT", "/host/v1/org-chart", json=chart), 200)
+    finally:
+        target.ask("DELETE", f"/host/v1/roster/{name}")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The kit: tries a host with every scenario, or with those of a profile.
 
 - N1  A scenario passes, fails or asks nothing, with a reason; none ends the trial.
-- N2  What a host does not claim is not applicable. Under a profile nothing is: who wants the profile claims it all.
+- N2  What a host does not claim is not applicable. Under a profile, and under `strict`, nothing is: it fails.
 - N3  What a host claims and does not do fails.
 """
 
@@ -66,11 +66,12 @@ def conform(
     other_key: str | None = None,
     profile: str | None = None,
     names: Collection[str] = (),
+    strict: bool = False,
     told: Callable[[Result], None] = lambda result: None,
     transport: httpx.BaseTransport | None = None,
     clock: Clock | None = None,
 ) -> Report:
-    """Try the host at `url`. `told` hears of each scenario when it is over."""
+    """Try the host at `url`. With `strict` what it does not claim fails too. `told` hears of each scenario."""
     clock = clock or SystemClock()
     chosen = scenarios(profile, names)
     with Target(url, key, other_key=other_key, transport=transport, clock=clock) as target:
@@ -78,7 +79,7 @@ def conform(
         if profile is not None:
             results.append(_claimed(target, profile))
         for item in chosen:
-            results.append(tried(target, item, clock, strict=profile is not None))
+            results.append(tried(target, item, clock, strict=strict or profile is not None))
             told(results[-1])
         document = target.document
     return Report(

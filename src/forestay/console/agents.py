@@ -5,12 +5,21 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
+from forestay.console.evaluations import newest
+from forestay.console.org_chart import branches, drawn
 from forestay.console.render import go, segment
-from forestay.console.visit import Visit, form, page
-from forestay.governance import Deployment, OrgChart, Transition
+from forestay.console.visit import Visit, form, page, whole
+from forestay.governance import Deployment, State, Transition
 from forestay.kernel import Problem, canonical
 
 _MEMBERS = 200
+_NEXT: dict[State | None, State] = {
+    None: "draft",
+    "draft": "test",
+    "test": "staged",
+    "staged": "active",
+    "paused": "active",
+}
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -25,26 +34,26 @@ class Placed(msgspec.Struct, frozen=True):
         state = self.record.state if self.record is not None else None
         if state == "active":
             return {"pause": "Pause", "rollback": "Roll back", "deprecate": "Deprecate"}
-        return {"promote": "Promote"} if state in (None, "draft", "test", "staged", "paused") else {}
+        return {"promote": f"Promote to {_NEXT[state]}"} if state in _NEXT else {}
 
-
-class Branch(msgspec.Struct, frozen=True):
-    """A department with its members and the departments below it."""
-
-    name: str
-    members: list[str]
-    below: list[Branch]
+    @property
+    def goes_live(self) -> bool:
+        """Whether the next promotion lets it serve, so that the gates are asked."""
+        return self.record is not None and _NEXT.get(self.record.state) == "active"
 
 
 @page("/agents", "agents", "manifest:read")
 async def listing(visit: Visit) -> Response:
     """The agents of the tenant, the roster and the org chart."""
     host, tenant = visit.host, visit.tenant
+    members = await host.staff.listed(tenant, limit=_MEMBERS)
+    departments = branches(await host.staff.chart(tenant), {item.roster_id: item for item in members})
     return visit.page(
         "agents.html",
         agents=await host.directory.listed(tenant),
-        members=await host.staff.listed(tenant, limit=_MEMBERS),
-        departments=_branches(await host.staff.chart(tenant), None),
+        members=members,
+        departments=departments,
+        chart=drawn(departments),
     )
 
 
@@ -54,10 +63,15 @@ async def show(visit: Visit) -> Response:
     host, agent_id = visit.host, visit.path["agentId"]
     records = {item.version: item for item in await host.deployments.listed(visit.tenant, agent_id)}
     versions = await host.directory.versions(visit.tenant, agent_id)
+    known = await newest(visit) if "runs:read" in visit.caller.scopes else []
+    evaluations = [item for item in known if item.agent_id == agent_id and item.card is not None]
     return visit.page(
         "agent.html",
         agent=await host.directory.get(visit.tenant, agent_id),
         versions=[Placed(name, records.get(name)) for name in versions],
+        shares=await host.deployments.shares(visit.tenant, agent_id),
+        gate=host.deployments.gate(agent_id),
+        evaluations=evaluations,
         done=visit.asked("done"),
     )
 
@@ -71,6 +85,7 @@ async def transition(visit: Visit) -> Response:
         "transition": fields.get("transition", ""),
         "channel": fields.get("channel") or None,
         "evalRunId": fields.get("evaluation") or None,
+        "canaryPercent": whole(share, "share") if (share := fields.get("share", "").strip()) else None,
     }
     try:
         wanted = msgspec.convert(given, Transition)
@@ -84,16 +99,3 @@ async def transition(visit: Visit) -> Response:
     if settled.record is None:  # a person must approve it
         return go(f"/runs/{made.run_id}")
     return go(f"/agents/{segment(agent_id)}?done={settled.record.state}")
-
-
-def _branches(chart: OrgChart, parent: str | None) -> list[Branch]:
-    """The departments below `parent`, each with those below it; a chart has no circle."""
-    return [
-        Branch(
-            item.name,
-            [member.roster_id for member in chart.members if member.department_id == item.department_id],
-            _branches(chart, item.department_id),
-        )
-        for item in chart.departments
-        if item.parent_department_id == parent
-    ]

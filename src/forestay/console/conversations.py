@@ -113,9 +113,15 @@ async def _frames(visit: Visit, tree: SessionTree) -> AsyncGenerator[bytes, None
 
 
 async def _put_states(visit: Visit, tree: SessionTree, queue: asyncio.Queue[SessionState | RunEvent]) -> None:
-    async with aclosing(visit.host.fronts.states(tree, visit.tenant)) as states:
+    async with aclosing(visit.host.fronts.states(tree, visit.tenant, _columns(visit))) as states:
         async for state in states:
             await queue.put(state)
+
+
+def _columns(visit: Visit) -> int | None:
+    """How wide the page is, where its script says so."""
+    said = visit.asked("columns")
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < 5 else None
 
 
 async def _put_events(visit: Visit, run_id: str, queue: asyncio.Queue[SessionState | RunEvent]) -> None:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from forestay import __version__
 from forestay.console import (
     agents,
+    budgets,
     charts,
     conversations,
     credentials,
@@ -46,6 +47,7 @@ __all__ = [
     "PAGES",
     "Console",
     "agents",
+    "budgets",
     "charts",
     "conversations",
     "credentials",

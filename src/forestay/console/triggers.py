@@ -15,9 +15,11 @@ async def listing(visit: Visit) -> Response:
     """The tenant's subscriptions and the newest deliveries."""
     triggers, only = visit.host.triggers, visit.asked("only")
     state = "dead" if only == "dead" else None
+    subscriptions = await triggers.subscriptions.listed(visit.tenant)
     return visit.page(
         "triggers.html",
-        subscriptions=await triggers.subscriptions.listed(visit.tenant),
+        subscriptions=subscriptions,
+        names={item.subscription_id: item for item in subscriptions},
         deliveries=await triggers.deliveries(visit.tenant, state, _NEWEST),
         only=state,
     )

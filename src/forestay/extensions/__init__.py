@@ -32,10 +32,12 @@ if TYPE_CHECKING:
         FORMS,
         HOST_ASKS,
         KEYS,
+        WORKING,
         NoUi,
         ScriptedUi,
         TerminalUi,
         Ui,
+        Working,
         checked_answer,
     )
     from forestay.extensions.consent import EXPIRIES, REMEMBER, Answer, Consent, Question, Remember
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from forestay.extensions.extensions import Extensions
     from forestay.extensions.grants import STREAM, Grants, checked
     from forestay.extensions.guests import Failure
+    from forestay.extensions.host_call import Subject
     from forestay.extensions.inventory import CommandLine, command_line
     from forestay.extensions.isolate import Program
     from forestay.extensions.javascript_guest import JavaScriptGuest
@@ -63,12 +66,11 @@ if TYPE_CHECKING:
     from forestay.extensions.mcp.tool_names import tool_name
     from forestay.extensions.node_packs.module import Breach, Broken, PackModule, Unanswered, kept_code
     from forestay.extensions.node_packs.requirements import SANDBOX, check_requirements, required
-    from forestay.extensions.outcomes import Surroundings, ToolOutcome
+    from forestay.extensions.outcomes import COLUMNS, Surroundings, ToolOutcome
     from forestay.extensions.package_install import AddedPackage, add_package, is_package
     from forestay.extensions.packages import named
     from forestay.extensions.packs import Resource, skills_prompt
     from forestay.extensions.packs import discover as discover_resources
-    from forestay.extensions.pending_call import Subject
     from forestay.extensions.profiles import Line, overview, portrait
     from forestay.extensions.protection import LASTING, Protected, of_git, protected
     from forestay.extensions.protocol import HostCall, HostResult

@@ -204,7 +204,7 @@ EVENTS = (
     "message_start", "message_update", "message_end", "tool_execution_start", "tool_execution_update",
     "tool_execution_end", "model_select", "thinking_level_select", "tool_call", "tool_result", "user_bash", "input",
     "session_info_changed", "session_compact_failed", "context_with_system", "agent_settled", "ui_prompt_start",
-    "ui_prompt_end",
+    "ui_prompt_end", "mcp_servers_change", "agent_before_settle", "provider_stream_event",
 )  # fmt: skip
 OLDER_EVENTS = ("session_switch", "session_fork", "session_directory", "session_branch")
 """Names that older extensions still listen to."""

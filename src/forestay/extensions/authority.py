@@ -15,12 +15,11 @@ from typing import Any, Literal
 import msgspec
 
 from forestay.extensions.api_table import NONE
-from forestay.extensions.call_records import CallRecords
 from forestay.extensions.capabilities import asked_scope, derive, resource_of
 from forestay.extensions.connectors.environment import looks_secret
 from forestay.extensions.connectors.paths import Roots, protected_problem
 from forestay.extensions.consent import Questions
-from forestay.extensions.pending_call import Learned, PendingCall, Subject
+from forestay.extensions.host_call import CallRecords, Learned, PendingCall, Subject
 from forestay.extensions.protocol import HostCall
 from forestay.kernel import Clock, Decision, Grant, Policy, Problem, Request, Scope, SubjectRules
 

@@ -24,15 +24,14 @@ from typing import Any, Literal, TypeVar
 
 from forestay.extensions.api_table import METHODS, NONE
 from forestay.extensions.authority import Authority, PendingPolicy
-from forestay.extensions.call_records import CallRecords
 from forestay.extensions.capabilities import derive
 from forestay.extensions.connectors.contract import Call, Connector, Output, Waiting
 from forestay.extensions.connectors.paths import Roots
 from forestay.extensions.consent import Consent, Questions
 from forestay.extensions.evidence import Evidence, weighed_params
 from forestay.extensions.grants import Grants
+from forestay.extensions.host_call import CallRecords, PendingCall, Subject
 from forestay.extensions.kept_call import CallKeeper, Kind, kind_of
-from forestay.extensions.pending_call import PendingCall, Subject
 from forestay.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
 from forestay.extensions.quotas import Quotas
 from forestay.extensions.result_stream import ResultStream, own_thread

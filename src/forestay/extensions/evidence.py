@@ -110,12 +110,12 @@ class Evidence:
         if self._failure is not None:
             raise Problem("ledger_io", "Evidence cannot be written; no further call is made.") from self._failure
         shared = _shared(correlation)
-        stream, now = stream_of(correlation.extension_id), self._clock.now_ms()
+        stream = stream_of(correlation.extension_id)
         if self._repeats:
             self._tell_counts(stream)
         for event in events:
             attrs = {**shared, **event.ids, "level": event.level}
-            self._pending.append((stream, Draft(event.name, event.data, attrs, ts=event.at or now)))
+            self._pending.append((stream, Draft(event.name, event.data, attrs, ts=event.at or self._clock.now_ms())))
         if len(self._pending) >= MAX_PENDING:
             self.flush()
         self._notify()

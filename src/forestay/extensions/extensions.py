@@ -35,10 +35,12 @@ from forestay.extensions.evidence import Correlation, Event, Evidence, LogFile
 from forestay.extensions.grants import Grants, about, checked, fold, granted_folders, policy_of, with_standing
 from forestay.extensions.guests import Failure, Guest, Make, Member
 from forestay.extensions.hooks import Hooks
+from forestay.extensions.host_call import Subject
 from forestay.extensions.inventory import (
     CommandLine,
     commands_of,
     listed_commands,
+    listed_servers,
     listed_tools,
     offering,
     owned_tools,
@@ -54,7 +56,6 @@ from forestay.extensions.mcp.server_config import ServerConfig
 from forestay.extensions.mcp.tokens import TokenFiles
 from forestay.extensions.outcomes import Surroundings, ToolOutcome
 from forestay.extensions.packs import Resource, adopt, expanded
-from forestay.extensions.pending_call import Subject
 from forestay.extensions.pi_agent import Door
 from forestay.extensions.pi_program import Streams, serve
 from forestay.extensions.protection import protected
@@ -151,6 +152,7 @@ class Extensions:
             ids=Ids(self._clock, self._settings.randomness),
             tools=lambda: listed_tools(self.members),
             commands=lambda: self.commands(),
+            servers=lambda: listed_servers(self.members),
         )
 
     def _new_dispatcher(self, consent: Consent | None, keeper: CallKeeper | None) -> Dispatcher:
@@ -288,6 +290,7 @@ class Extensions:
             self.dispatcher.dismiss(name)
             del self._artifacts[name], self._running[name], self._homes[name]
             raise
+        guest.widen(self.ui.columns(name))
         member = Member(str(path), artifact, guest)
         # The names `mcp__server__…` are the server's, whatever an extension that was loaded before it registered.
         self.members.insert(0 if guest.runtime == "mcp" else len(self.members), member)
@@ -304,6 +307,9 @@ class Extensions:
         self._evidence.write(correlation, Event("cache.refused", {"what": what, "file": file}, level="warn"))
 
     def _reported(self, correlation: Correlation, event: str, data: dict[str, Any]) -> None:
+        if event == "servers_changed":
+            self.control.tell({"type": "mcp_servers_change", "servers": listed_servers(self.members)})
+            return
         self._evidence.write(correlation, Event(f"extension.{event}", data, level="warn"))
 
     def _surroundings(self, name: str, home: Path | None) -> Surroundings:
@@ -368,7 +374,7 @@ class Extensions:
 
     def tools(self) -> list[Tool]:
         """Every tool that can be called by its name."""
-        return [tool for tool, _ in owned_tools(self.members)]
+        return [tool for tool, _ in owned_tools(self.members)] if self.members else []
 
     def commands(self) -> list[dict[str, Any]]:
         """The commands of extensions, and the prompts and skills that are called as commands."""
@@ -458,6 +464,8 @@ class Extensions:
         if kind == "agent_end":
             self._agent("end", -1)
             if self.session.idle and not self.session.tree.wishes:
+                await self._before_settle(event)
+            if self.session.idle and not self.session.tree.wishes:
                 await self.hooks.emit({"type": "agent_settled", "aborted": event.get("error") == "cancelled"})
         if kind == "before_agent_start":
             said = answer if isinstance(answer, Mapping) else {}
@@ -468,6 +476,14 @@ class Extensions:
                 answer = {**said, "messages": [*kept, *(said.get("messages") or ())]}
         await self.settled()
         return answer
+
+    async def _before_settle(self, event: Mapping[str, Any]) -> None:
+        """Let handlers add entries and ask for one more turn before the agent has settled."""
+        if not self.hooks.listening("agent_before_settle"):
+            return
+        boundary = self.session.boundary(event.get("error"))
+        wanted = await self.hooks.emit({"type": "agent_before_settle", **boundary})
+        await self.session.settle(wanted["entries"], wanted["continue"] and boundary["outcome"] == "completed")
 
     def _agent(self, state: str, change: int) -> None:
         """`ctx.signal` and `ctx.isIdle()`: while one of several agents works, there is work to abort."""
@@ -485,6 +501,7 @@ class Extensions:
             if member.extension.name != asked_by:
                 for provider in member.extension.registrations.providers.values():
                     offered += [provider.described(model) for model in provider.models]
+                offered += [item.model for item in member.extension.registrations.virtual_models.values()]
         return offered
 
     async def _summary(self, messages: Sequence[Any], instructions: str | None) -> str:
@@ -507,9 +524,10 @@ class Extensions:
         await self.find_resources(self.resources, "reload")
 
     def attend(self) -> None:
-        """Tell extensions whether a person is there, where that has changed."""
-        for guest in self._running.values():
+        """Tell extensions whether a person is there and how wide their place is, where that has changed."""
+        for name, guest in self._running.items():
             guest.attend(self.ui.interactive)
+            guest.widen(self.ui.columns(name))
 
     def _session_ended(self) -> None:
         self.attend()

@@ -15,7 +15,7 @@ import msgspec
 
 from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.connectors.contract import Call, Output
-from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome
+from forestay.extensions.outcomes import COLUMNS, HookOutcome, Surroundings, ToolOutcome
 from forestay.extensions.protocol import HostCalls
 from forestay.extensions.registry import Registrations
 from forestay.extensions.rounds import Place
@@ -143,13 +143,13 @@ class Guest(Protocol):
         return data
 
     async def render(
-        self, name: str, message: Any, *, expanded: bool = False, width: int = 80, timeout: float | None = None
+        self, name: str, message: Any, *, expanded: bool = False, width: int = COLUMNS, timeout: float | None = None
     ) -> list[str]:
         """A custom message as lines of text."""
         return []
 
     async def render_entry(
-        self, name: str, entry: Any, *, expanded: bool = False, width: int = 80, timeout: float | None = None
+        self, name: str, entry: Any, *, expanded: bool = False, width: int = COLUMNS, timeout: float | None = None
     ) -> list[str]:
         """A custom session entry as lines of text."""
         return []
@@ -161,11 +161,15 @@ class Guest(Protocol):
         result: Any = None,
         *,
         expanded: bool = False,
-        width: int = 80,
+        width: int = COLUMNS,
         timeout: float | None = None,
     ) -> list[str]:
         """A tool call, or its result, as lines of text."""
         return []
+
+    async def transform(self, text: str, context: Any, *, timeout: float | None = None) -> str | None:
+        """A text of the conversation as the extension wants it shown; None: as it is."""
+        return None
 
     def use_theme(self, theme: Theme, *, tell: bool = True) -> None:
         """Show things in this theme from now on; `tell` the extension unless it chose the theme itself."""
@@ -173,6 +177,10 @@ class Guest(Protocol):
 
     def attend(self, attended: bool) -> None:
         """A person is there from now on, or is not: `ctx.hasUI`."""
+        return
+
+    def widen(self, columns: int) -> None:
+        """What it shows has so many columns from now on."""
         return
 
     def agent(self, state: str) -> None:

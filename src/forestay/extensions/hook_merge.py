@@ -207,6 +207,21 @@ class _UserBash(_Before):
         return False
 
 
+class _Boundary(_Plain):
+    """Each may give the list of entries anew, and ask to go on; the next handler sees both."""
+
+    def take(self, extension: str, outcome: HookOutcome) -> bool:
+        entries = _get(outcome.value, "entries")
+        if isinstance(entries, list):
+            self._event = {**self._event, "entries": [entry for entry in entries if isinstance(entry, dict)]}
+        if isinstance(_get(outcome.value, "continue"), bool):
+            self._event = {**self._event, "continue": outcome.value["continue"]}
+        return False
+
+    def result(self) -> Any:
+        return {"entries": self._event["entries"], "continue": self._event["continue"]}
+
+
 class _Input(_Plain):
     """Transformations chain; `handled` ends it."""
 
@@ -249,6 +264,7 @@ _MERGES: dict[str, Callable[[Event], Merge]] = {
     "before_agent_start": _AgentStart,
     "resources_discover": _Resources,
     "user_bash": _UserBash,
+    "agent_before_settle": _Boundary,
     "input": _Input,
 }
 

@@ -65,16 +65,16 @@ class Hooks:
     def __init__(
         self, listeners: Sequence[Listener] = (), *, timeout: float = 10.0, report: Report | None = None
     ) -> None:
-        self._listeners = list(listeners)
+        self.listeners = list(listeners)
         self._timeout = timeout
         self._report = report or (lambda _extension, _event, _problem: None)
 
     def set(self, listeners: Iterable[Listener]) -> None:
-        self._listeners = list(listeners)
+        self.listeners = list(listeners)
 
     def listening(self, event: str) -> bool:
         """Whether anybody handles this event: the caller can spare itself building it."""
-        return any(listener.registrations.handlers.get(event) for listener in self._listeners)
+        return any(listener.registrations.handlers.get(event) for listener in self.listeners)
 
     async def emit(self, event: Event) -> Any:
         """Let everybody answer; the merged answer, in the shape that pi gives for this event."""
@@ -86,7 +86,9 @@ class Hooks:
         return result
 
     async def _emit(self, event: Event) -> Any:
-        merge, waiting = merge_for(event), deque(self._listeners)
+        merge, waiting = merge_for(event), deque(self.listeners)
+        if not waiting:
+            return merge.result()
         rounds = Rounds()
         try:
             while waiting:

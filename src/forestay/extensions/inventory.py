@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from forestay.extensions.guests import Member
 from forestay.extensions.packs import Resource
 from forestay.extensions.registry import Tool, command_names, tool_owners
@@ -66,6 +68,24 @@ def shortcuts_of(members: Iterable[Member]) -> dict[str, tuple[Member, str]]:
         for item in member.extension.registrations.shortcuts.values():
             found.setdefault(item.shortcut.lower(), (member, item.description or ""))
     return found
+
+
+def listed_servers(members: Iterable[Member]) -> list[dict[str, Any]]:
+    """The MCP servers that extensions registered; the values of variables and headers are told to nobody."""
+    return [
+        {
+            "name": name,
+            "config": {
+                key: dict.fromkeys(value, "") if isinstance(value, dict) else value
+                for key, value in msgspec.to_builtins(item).items()
+                if key != "name"
+            },
+            "extension": member.extension.name,
+            "extensionPath": member.path,
+        }
+        for member in members
+        for name, item in member.extension.registrations.servers.items()
+    ]
 
 
 def listed_tools(members: Sequence[Member]) -> list[dict[str, Any]]:

@@ -6,6 +6,8 @@ through `arrive`; what it wants comes back as effects.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -55,6 +57,19 @@ class Frozen(msgspec.Struct, frozen=True):
 
     vm: Snapshot
     loop: LoopState
+
+
+BATCH_SECONDS = 0.05  # then the event loop hears what happened, even if there is more to run
+Arrival = tuple[Kind, int, str, bytes]
+
+
+class Batch(msgspec.Struct):
+    """What came of some ticks."""
+
+    effects: list[Effect]
+    more: bool = False
+    deadline_ms: int | None = None
+    trap: EngineTrap | None = None
 
 
 class Observer(Protocol):
@@ -132,14 +147,25 @@ class Isolate:
         if self._observer is not None:
             self._observer.arrived(task)
 
-    def trapped(self, trap: EngineTrap) -> None:
-        if self._observer is not None:
-            self._observer.trapped(trap)
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether nothing is left to run, now or later, until something arrives."""
-        return self._loop.empty
+    def run(self, arrivals: Iterable[Arrival]) -> Batch:
+        """Ticks until nothing is left to run, or it is time to report."""
+        batch = Batch([])
+        try:
+            for arrival in arrivals:
+                self.arrive(*arrival)
+            until = time.monotonic() + BATCH_SECONDS
+            while (found := self.tick()) is not None:
+                batch.effects.extend(found)
+                if self._loop.empty:  # nothing is left to run, now or later, until something arrives
+                    return batch
+                if time.monotonic() > until:
+                    break
+            batch.more, batch.deadline_ms = self.runnable(), self.deadline()
+        except EngineTrap as trap:
+            if self._observer is not None:
+                self._observer.trapped(trap)
+            batch.trap = trap
+        return batch
 
     def runnable(self) -> bool:
         return self._loop.runnable(self._world.now_ms())

@@ -21,7 +21,7 @@ from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.pool import Key, Loaded, Pool
 from forestay.extensions.guests import Guest, Report
 from forestay.extensions.isolate import Frozen, Isolate, Program
-from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome, tool_outcome
+from forestay.extensions.outcomes import COLUMNS, HookOutcome, Surroundings, ToolOutcome, tool_outcome
 from forestay.extensions.problems import thrown_problem
 from forestay.extensions.protocol import HostCalls
 from forestay.extensions.registry import Registrations
@@ -88,10 +88,11 @@ class JavaScriptGuest(Guest):
         self._loading: asyncio.Task[None] | None = None
         self._row = 0
         self._refused: Problem | None = None
-        self.stopped: Problem | None = None
+        self._stopped: Problem | None = None
         self._flags: dict[str, bool | str] = {}
         self._theme: Theme | None = None  # chosen since it was loaded
         self._attended = surroundings.has_ui
+        self._columns = COLUMNS
         self._up = False
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -112,7 +113,6 @@ class JavaScriptGuest(Guest):
             self.name,
             self._dispatcher,
             now_ms=lambda: int(self._clock.monotonic() * 1000),
-            stopped=lambda: self.stopped,
             on_registration=self._on_registration,
             on_failure=self._on_failure,
             on_trap=self._on_trap,
@@ -133,9 +133,20 @@ class JavaScriptGuest(Guest):
         if self._driver is not None:
             self._driver.stop(problem)
 
+    @property
+    def stopped(self) -> Problem | None:
+        """Why it is off for good; the VM that runs is told of it at once."""
+        return self._stopped
+
+    @stopped.setter
+    def stopped(self, problem: Problem | None) -> None:
+        self._stopped = problem
+        if self._driver is not None:
+            self._driver.stopped = problem
+
     async def restart(self) -> None:
         """Load it again into a new VM; its flags and the theme stay as they were set."""
-        if self.stopped is not None:
+        if self._stopped is not None:
             return
         await self.close()
         self.registrations, self._specs, self._loading = Registrations(self.name), {}, None
@@ -143,9 +154,11 @@ class JavaScriptGuest(Guest):
         self._again()
 
     def _again(self) -> None:
-        """Tell a fresh VM the flags and the theme that were set since the first load, and whether a person is there."""
+        """Tell a fresh VM what was set since the first load, whether a person is there, and how wide their place is."""
         if self._attended != self.surroundings.has_ui:
             self._running_driver().tell("attended", _encode(self._attended))
+        if self._columns != COLUMNS:
+            self._running_driver().tell("columns", _encode(self._columns))
         for name, value in self._flags.items():
             self.set_flag(name, value)
         if self._theme is not None:
@@ -222,8 +235,8 @@ class JavaScriptGuest(Guest):
     async def _ready(self) -> VmDriver:
         """The driver, once the extension is loaded (again)."""
         driver = self._running_driver()
-        if self.stopped is not None:
-            raise Problem(self.stopped.key, self.stopped.message, **self.stopped.details)
+        if self._stopped is not None:
+            raise Problem(self._stopped.key, self._stopped.message, **self._stopped.details)
         if driver.isolate is None and self._loading is None and self._row <= MAX_TRAPS:
             self._loading = asyncio.get_running_loop().create_task(self._reload())
         if self._loading is not None:
@@ -244,6 +257,8 @@ class JavaScriptGuest(Guest):
             return
         if effect.kind == "handler" and effect.spec.get("known") is False:
             self._report("unknown_event", {"event": str(effect.spec.get("event"))[:128]})
+        if self._up and effect.kind in ("mcp_server", "unregister_mcp_server"):
+            self._report("servers_changed", {})
         self._specs[self.registrations.key(effect.kind, effect.spec)] = (effect.kind, effect.spec)
 
     def _on_failure(self, effect: said.Failure) -> None:
@@ -306,8 +321,7 @@ class JavaScriptGuest(Guest):
 
         A tool that throws has an outcome; a trap, a timeout, no memory is a Problem.
         """
-        self.registrations.tool(name)
-        if not prepared:
+        if self.registrations.tool(name).prepares and not prepared:
             arguments = await self.prepare_arguments(name, arguments, timeout=timeout)
         arguments = self.registrations.fit(name, arguments)
         updates: list[Any] = []
@@ -374,7 +388,7 @@ class JavaScriptGuest(Guest):
 
     def place(self, body: bytes, timeout: float) -> Place | None:
         """A place in a round of an event; None when it has to be asked by itself."""
-        if self._driver is None or self.stopped is not None or self._loading is not None:
+        if self._driver is None or self._stopped is not None or self._loading is not None:
             return None
         return self._driver.place("hook", body, timeout)
 
@@ -405,14 +419,14 @@ class JavaScriptGuest(Guest):
         return value if isinstance(value, dict) else {}
 
     async def render(
-        self, name: str, message: Any, *, expanded: bool = False, width: int = 80, timeout: float | None = None
+        self, name: str, message: Any, *, expanded: bool = False, width: int = COLUMNS, timeout: float | None = None
     ) -> list[str]:
         """A custom message as lines of text."""
         body = {"name": name, "message": message, "expanded": expanded, "width": width}
         return _lines(await self._value("render", body, timeout))
 
     async def render_entry(
-        self, name: str, entry: Any, *, expanded: bool = False, width: int = 80, timeout: float | None = None
+        self, name: str, entry: Any, *, expanded: bool = False, width: int = COLUMNS, timeout: float | None = None
     ) -> list[str]:
         """A custom session entry as lines of text."""
         body = {"name": name, "entry": entry, "expanded": expanded, "width": width}
@@ -425,13 +439,18 @@ class JavaScriptGuest(Guest):
         result: Any = None,
         *,
         expanded: bool = False,
-        width: int = 80,
+        width: int = COLUMNS,
         timeout: float | None = None,
     ) -> list[str]:
         """A tool call, or its result, as lines of text."""
         shown = {"args": arguments, "result": result, "callId": "call"}
         body = {"name": name, **shown, "expanded": expanded, "width": width}
         return _lines(await self._value("render_tool", body, timeout))
+
+    async def transform(self, text: str, context: Any, *, timeout: float | None = None) -> str | None:
+        """A text of the conversation as the extension wants it shown."""
+        made = await self._value("markdown", {"text": text, "context": context}, timeout)
+        return made if isinstance(made, str) else None
 
     async def stream(
         self,
@@ -484,6 +503,13 @@ class JavaScriptGuest(Guest):
             self._attended = attended
             if self._driver is not None:
                 self._driver.tell("attended", _encode(attended))
+
+    def widen(self, columns: int) -> None:
+        """How many columns it draws for from now on."""
+        if columns != self._columns:
+            self._columns = columns
+            if self._driver is not None:
+                self._driver.tell("columns", _encode(columns))
 
     def agent(self, state: str) -> None:
         """The agent's operation begins (`start`), ends (`end`) or is aborted (`abort`): `ctx.signal`."""

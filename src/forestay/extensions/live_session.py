@@ -44,12 +44,14 @@ class LiveSession:
         keeper: SessionKeeper | None = None,
         tools: Callable[[], Sequence[Mapping[str, Any]]] = list,
         commands: Callable[[], Sequence[Mapping[str, Any]]] = list,
+        servers: Callable[[], Sequence[Mapping[str, Any]]] = list,
     ) -> None:
         clock = clock or SystemClock()
         self._cwd = cwd
         self._keeper = keeper or MemorySessions(cwd, clock, ids or Ids(clock))
         self._tools = tools
         self._commands = commands
+        self._servers = servers
         self._chosen: list[str] | None = None  # the tools that an agent is offered; None: all
         self._seen: set[str] = set()  # the tools that were there when they were chosen
         self._next_turn: list[Mapping[str, Any]] = []
@@ -168,6 +170,31 @@ class LiveSession:
         self.tree.wish(text, place=self._place and f"{self._place}/turn")
         self.asked.set()
 
+    def boundary(self, error: Any) -> dict[str, Any]:
+        """What handlers are told at the end of an agent's work, which ended with `error` or without."""
+        outcome = {"cancelled": "aborted", None: "completed"}.get(error, "error")
+        shown = {"contextEntries": self.tree.branch(), "contextMessages": self.messages()}
+        preview = {**shown, "llmMessages": shown["contextMessages"], "pendingMessages": [], "canContinue": True}
+        return {"entries": [], "continue": False, "context": preview, "outcome": outcome}
+
+    async def settle(self, entries: Sequence[Any], goes_on: bool) -> None:
+        """Take what handlers leave at the end of an agent's work; `goes_on` asks for a further turn.
+
+        A work that ends again after a crash leaves the same: its last message names it (S4).
+        """
+        last = next((entry["id"] for entry in reversed(self.tree.branch()) if entry["type"] == "message"), "")
+        for number, entry in enumerate(entries):
+            self._place = f"settle:{last}:{number}"
+            if entry.get("type") == "custom":
+                self._append_entry(str(entry.get("customType")), entry.get("data"))
+            elif entry.get("type") == "custom_message":
+                self._add(entry)
+        if goes_on:
+            self._place = f"settle:{last}"
+            self._wish(None)
+        self._place = None
+        await self.save()
+
     def ask(self, request: dict[str, Any]) -> None:
         """Keep what waits for an agent (S2)."""
         self.requests.append(request)
@@ -248,6 +275,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "setActiveTools": LiveSession._set_active,
     "getAllTools": lambda self: list(self._tools()),
     "getCommands": lambda self: list(self._commands()),
+    "getMcpServers": lambda self: list(self._servers()),
     "getSystemPrompt": lambda self: self.system_prompt,
     "getContextUsage": LiveSession._usage,
     "isIdle": lambda self: self.idle,

@@ -10,6 +10,8 @@ from forestay.extensions.themes import Theme
 from forestay.extensions.tool_wording import ToolWords
 
 ColorMode = Literal["truecolor", "256color"]
+COLUMNS = 80
+"""How wide an extension draws until it is told otherwise."""
 
 
 class Surroundings(

@@ -88,6 +88,13 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] | None = None
 
 
+class VirtualModel(msgspec.Struct, frozen=True):
+    """A model that an extension routes to another one, as a model registry tells of it."""
+
+    name: str
+    model: dict[str, Any]
+
+
 class Handler(msgspec.Struct, frozen=True):
     event: str
     count: int
@@ -103,7 +110,11 @@ _KINDS: dict[str, type[msgspec.Struct]] = {
     "entry_renderer": Renderer,
     "provider": Provider,
     "mcp_server": Server,
+    "tool_renderer": Renderer,
+    "markdown_transformer": Renderer,
+    "virtual_model": VirtualModel,
 }
+_DROPPED = {"unregister_mcp_server": "mcp_server", "unregister_virtual_model": "virtual_model"}
 
 
 _NAMES = {"provider": "provider", "unregister_provider": "provider", "handler": "event", "shortcut": "shortcut"}
@@ -124,6 +135,9 @@ class Registrations:
         self.entry_renderers: dict[str, Renderer] = {}
         self.providers: dict[str, Provider] = {}
         self.servers: dict[str, Server] = {}
+        self.tool_renderers: dict[str, Renderer] = {}
+        self.markdown_transformers: dict[str, Renderer] = {}
+        self.virtual_models: dict[str, VirtualModel] = {}
         self.handlers: dict[str, int] = {}
         self._kept: dict[str, dict[str, Any]] = {
             "tool": self.tools,
@@ -134,6 +148,9 @@ class Registrations:
             "entry_renderer": self.entry_renderers,
             "provider": self.providers,
             "mcp_server": self.servers,
+            "tool_renderer": self.tool_renderers,
+            "markdown_transformer": self.markdown_transformers,
+            "virtual_model": self.virtual_models,
         }
         self._sizes: dict[tuple[str, str], int] = {}
         self._bytes = 0
@@ -144,6 +161,8 @@ class Registrations:
         self._weigh(kind, spec)
         if kind == "unregister_provider":
             self.providers.pop(str(spec.get("provider")), None)
+        elif kind in _DROPPED:
+            self._kept[_DROPPED[kind]].pop(str(spec.get("name")), None)
         elif kind == "handler":
             self._add_handler(self._read(spec, Handler))
         elif kind in _KINDS:

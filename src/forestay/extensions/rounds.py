@@ -18,28 +18,24 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from forestay.extensions import effects as said
-from forestay.extensions.vm_batch import Arrival, Batch, run_batch
 
 if TYPE_CHECKING:  # the engine is loaded with the first VM
     from forestay.extensions.engine.owner import Owner
-    from forestay.extensions.isolate import Isolate
+    from forestay.extensions.isolate import Arrival, Batch, Isolate
 
 MOST = 8  # places of one round: with ordinary handlers it ends while the event loop still watches
 SLICE = 150e-6  # seconds after which no further VM is entered
 
 
-class Waiter:
+class Waiter(msgspec.Struct, eq=False):
     """A caller that waits for the extension's answer."""
 
-    __slots__ = ("expires", "future", "progress")
-
-    def __init__(
-        self, future: asyncio.Future[said.Reply], expires: float | None, progress: Callable[[Any], None] | None
-    ):
-        self.future = future
-        self.expires = expires
-        self.progress = progress
+    future: asyncio.Future[said.Reply]
+    expires: float | None
+    progress: Callable[[Any], None] | None
 
 
 class Resident(Protocol):
@@ -89,7 +85,7 @@ class Place:
         if not self._resident.enter(self):
             return False
         try:
-            batch = self.batch = run_batch(self.isolate, [self._arrival])
+            batch = self.batch = self.isolate.run([self._arrival])
         except BaseException as error:  # noqa: BLE001 - the event loop gets it, as from a thread of its own
             self.batch = error
             return False

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from forestay.agents import text_of
 from forestay.extensions.connectors.contract import Call, Output, text
+from forestay.extensions.host_call import Subject
 from forestay.extensions.mcp.tool_names import resource
-from forestay.extensions.pending_call import Subject
 from forestay.extensions.protocol import HostCall
 from forestay.kernel import Grant, Problem, SubjectRules
 from forestay.tools import BUILT_IN, EffectClass, Tool, ToolOutcome, ToolSource, Update, fit_for, prepared
@@ -62,8 +62,10 @@ class ExtensionTools(ToolSource):
         self._consents = consents
 
     async def list(self) -> Sequence[Tool]:
+        if not (known := self._suite.tools()):
+            return []
         active = self._suite.session.active  # what an extension chose (`pi.setActiveTools`)
-        return [self.described(item) for item in self._suite.tools() if item.name in active and self._is_mine(item)]
+        return [self.described(item) for item in known if item.name in active and self._is_mine(item)]
 
     def _is_mine(self, item: Registered) -> bool:
         return self._suite.owner(item.name).extension.runtime != "mcp"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forestay.extensions.connectors import truncate
-from forestay.extensions.pending_call import Subject
+from forestay.extensions.host_call import Subject
 from forestay.extensions.protocol import HostCall
 from forestay.kernel import Grant, Problem
 from forestay.tools import BUILT_IN, Tool, ToolOutcome, ToolSource, Update

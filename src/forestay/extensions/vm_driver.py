@@ -17,11 +17,10 @@ import msgspec
 from forestay.extensions import effects as said
 from forestay.extensions.engine.limits import EngineTrap
 from forestay.extensions.engine.owner import Owner
-from forestay.extensions.isolate import Isolate
+from forestay.extensions.isolate import BATCH_SECONDS, Arrival, Batch, Isolate
 from forestay.extensions.problems import trap_problem
 from forestay.extensions.protocol import HostCall, HostCalls, HostResult
 from forestay.extensions.rounds import Place, Waiter
-from forestay.extensions.vm_batch import BATCH_SECONDS, Arrival, Batch, run_batch
 from forestay.kernel import Problem, outside_work
 
 MAX_CALLS = 1_024  # host calls of one extension under way at the same time
@@ -39,7 +38,6 @@ class VmDriver:
         dispatcher: HostCalls,
         *,
         now_ms: Callable[[], int],
-        stopped: Callable[[], Problem | None],
         on_registration: Callable[[said.Registration], None],
         on_failure: Callable[[said.Failure], None],
         on_trap: Callable[[EngineTrap], None],
@@ -47,13 +45,13 @@ class VmDriver:
         self._name = name
         self._dispatcher = dispatcher
         self._now_ms = now_ms
-        self._stopped = stopped  # why the extension is off for good; another thread may decide it
+        self.stopped: Problem | None = None  # why the extension is off for good; another thread may decide it
         self._on_registration = on_registration
         self._on_failure = on_failure
         self._on_trap = on_trap
         self._loop = asyncio.get_running_loop()
         self._owner = Owner(self._loop)
-        self._isolate: Isolate | None = None
+        self.isolate: Isolate | None = None
         self._inbox: list[Arrival] = []
         self._waiters: dict[int, Waiter] = {}
         self._calls: dict[int, asyncio.Task[None]] = {}
@@ -77,7 +75,7 @@ class VmDriver:
     def use(self, isolate: Isolate) -> None:
         """Drive this isolate from now on."""
         self.generation += 1
-        self._isolate = isolate
+        self.isolate = isolate
         self._last_call = self._last_sync = 0
         self._deadline_ms = isolate.deadline()
         if not self._busy:
@@ -108,10 +106,6 @@ class VmDriver:
     def last_call(self) -> int:
         return max(self._last_call, self._last_sync)
 
-    @property
-    def isolate(self) -> Isolate | None:
-        return self._isolate
-
     def next_number(self) -> int:
         self._number += 1
         return self._number
@@ -127,7 +121,7 @@ class VmDriver:
         """Send an event and wait for its reply (D3)."""
         if self._closed:
             raise Problem("state_conflict", f"{self._name} is closed.")
-        if (stopped := self._stopped()) is not None:
+        if (stopped := self.stopped) is not None:
             raise stopped
         if self._owner.hurried():
             await asyncio.sleep(0)
@@ -154,10 +148,10 @@ class VmDriver:
 
     def place(self, name: str, body: bytes, timeout: float) -> Place | None:
         """A place in a round, for an event; None unless the VM is at rest. Until it is left nothing else runs here."""
-        isolate = self._isolate
+        isolate = self.isolate
         if isolate is None or self._busy or self._closed or self._inbox or self._waiters or self._calls:
             return None
-        if self._alarm is not None or self._deadline_ms is not None or self._held or self._stopped() is not None:
+        if self._alarm is not None or self._deadline_ms is not None or self._held or self.stopped is not None:
             return None
         if not self._owner.reserve():
             return None
@@ -170,7 +164,7 @@ class VmDriver:
     def enter(self, place: Place) -> bool:
         """On the round's thread: the time of a place begins, unless the VM was closed or stopped meanwhile."""
         place.waiter.expires = self._loop.time() + place.timeout
-        return self._isolate is place.isolate
+        return self.isolate is place.isolate
 
     def leave(self, place: Place) -> None:
         """Take what came of a place; one that was not entered was never taken."""
@@ -229,7 +223,7 @@ class VmDriver:
 
     async def run(self, work: Callable[[Isolate], T]) -> T:
         """Do something with the isolate on its thread, between two batches."""
-        isolate = self._isolate
+        isolate = self.isolate
         assert isolate is not None
         return await self.on_thread(lambda: work(isolate))
 
@@ -261,7 +255,7 @@ class VmDriver:
         if waiting is not None:
             self._dispatcher.cancel(waiting)
         self._silence(Problem("cancelled", f"{self._name} was closed."))
-        isolate, self._isolate = self._isolate, None
+        isolate, self.isolate = self.isolate, None
         if isolate is not None:
             self._owner.submit(isolate.close, lambda _: None)
         await self._owner.join()
@@ -272,7 +266,7 @@ class VmDriver:
         waiting = self._sync_call
         if waiting is not None:
             self._dispatcher.cancel(waiting)
-        isolate, self._isolate = self._isolate, None
+        isolate, self.isolate = self.isolate, None
         self.generation += 1
         if isolate is not None:
             self._owner.submit(isolate.close, lambda _: None)
@@ -283,22 +277,22 @@ class VmDriver:
     def _kick(self, attend: bool = False) -> None:
         """Start a batch unless one is under way, which will start the next."""
         self._leave_round()
-        if self._busy or self._closed or self._isolate is None:
+        if self._busy or self._closed or self.isolate is None:
             return
         self._busy = True
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
         arrivals, self._inbox = self._inbox, []
-        isolate, generation = self._isolate, self.generation
+        isolate, generation = self.isolate, self.generation
         start = self._owner.exchange if attend else self._owner.submit
-        start(lambda: run_batch(isolate, arrivals), lambda batch: self._finish(batch, generation))
+        start(lambda: isolate.run(arrivals), lambda batch: self._finish(batch, generation))
 
     def _finish(self, batch: Batch | BaseException, generation: int) -> None:
         self._busy = False
         if self._closed or generation != self.generation:
             return
-        if (stopped := self._stopped()) is not None:  # decided while the VM ran: what it answered since does not count
+        if (stopped := self.stopped) is not None:  # decided while the VM ran: what it answered since does not count
             self.stop(stopped)
             return
         if isinstance(batch, BaseException):
@@ -453,11 +447,11 @@ class VmDriver:
         timeout_ms = min(int(limit * 1000), asked.timeout_ms if asked.timeout_ms is not None else 2**53)
         call = HostCall(self.call_id(asked.number), asked.capability, asked.method, asked.params, timeout_ms)
         self._sync_call = call.call_id
-        if self._closed or self._stopped() is not None:
+        if self._closed or self.stopped is not None:
             raise EngineTrap("engine", "the extension was closed")
         result = self._dispatcher.call_sync(call, self._name)
         self._sync_call = None
-        if self._stopped() is not None:
+        if self.stopped is not None:
             raise EngineTrap("engine", "the extension was stopped")
         return _encode([0, _error(result)] if result.is_error else [1, result.output])
 
@@ -465,7 +459,7 @@ class VmDriver:
 
     def _lost(self, trap: EngineTrap) -> None:
         """The VM is gone: tell everybody, drop it, and let the owner decide what comes next (D3, D4)."""
-        isolate, self._isolate = self._isolate, None
+        isolate, self.isolate = self.isolate, None
         self.generation += 1
         if isolate is not None:
             self._owner.submit(isolate.close, lambda _: None)

@@ -49,6 +49,14 @@ _TITLE = "The budget of this run is used up. Give it more?"
 _HOW = 'Accept with `budget`: what to add, such as {"maxTokens": 1000}. A rejection ends the run.'
 
 
+_BY_NAME = (
+    "SELECT account FROM (SELECT account FROM budget_spent WHERE tenant = ? "
+    "UNION SELECT account FROM budget_held WHERE tenant = ?) AS used "
+    "WHERE account > ? AND substr(account, 1, ?) = ? ORDER BY account LIMIT ?"
+)
+_NEWEST = _BY_NAME.replace("ORDER BY account", "ORDER BY account DESC")
+
+
 class Standing(msgspec.Struct, frozen=True, rename="camel"):
     """One account as people see it, in the contract's words."""
 
@@ -79,6 +87,7 @@ class Budgets:
         self._ledger = ledger
         self._settings = settings
         self._clock = clock
+        self.limits_runs = bool(settings.ceilings)  # those that ask for no budget too
         self._pools = [pool for item in settings.ceilings for pool in _pools_of(item)]
         self._price_of = functools.lru_cache(maxsize=256)(functools.partial(price_of, settings.prices))
         self._drawn_on = functools.lru_cache(maxsize=256)(functools.partial(pools, settings))
@@ -87,7 +96,7 @@ class Budgets:
 
     # When a run is made
 
-    def facts(self, request: CreateRun, tenant: str) -> list[Fact]:
+    def facts(self, request: CreateRun) -> list[Fact]:
         """`budget.reserved`, when something limits the run; a Problem when what it asks for is no budget."""
         wanted = request.configurable.get("budget")
         policy = None if wanted is None else read_policy(wanted)
@@ -95,6 +104,10 @@ class Budgets:
         return [] if found is None else [Fact("budget.reserved", found.payload, found.private)]
 
     # Around a call
+
+    def concerns(self, ctx: Execution) -> bool:
+        """Whether something may limit the calls of a node, or gives them a price."""
+        return ctx.may_have_budget or self.limits_runs or bool(self._settings.prices)
 
     @contextlib.asynccontextmanager
     async def model_call(
@@ -251,17 +264,20 @@ class Budgets:
     # What people see
 
     async def standings(
-        self, tenant: str, *, scope: BudgetScope | None = None, after: str = "", limit: int = 200
+        self,
+        tenant: str,
+        *,
+        scope: BudgetScope | None = None,
+        after: str = "",
+        limit: int = 200,
+        is_newest_first: bool = False,
     ) -> list[Standing]:
         """The accounts of a tenant that are in use, by name, behind `after`: their ceilings where the settings have
-        them."""
+        them. The names of runs' accounts are in the order of time."""
         await self.book.settled(tenant)
         begin = f"{scope}/" if scope else ""
         rows = await self._ledger.query(
-            "SELECT account FROM (SELECT account FROM budget_spent WHERE tenant = ? "
-            "UNION SELECT account FROM budget_held WHERE tenant = ?) AS used "
-            "WHERE account > ? AND substr(account, 1, ?) = ? ORDER BY account LIMIT ?",
-            (tenant, tenant, after, len(begin), begin, limit),
+            _NEWEST if is_newest_first else _BY_NAME, (tenant, tenant, after, len(begin), begin, limit)
         )
         limits = {name: self._limits_of(name) for (name,) in rows}
         return [

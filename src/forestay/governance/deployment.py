@@ -124,13 +124,22 @@ def resolve(fleet: Fleet, channel: str, run_id: str) -> str | None:
     if channel == LATEST:
         active = [item for item in fleet.records.values() if item.state == "active"]
         return max(active, key=lambda item: precedence(item.version)).version if active else None
+    found = shares(fleet, channel)
+    if not found:
+        return None
+    (newest, share), *before = found
+    return newest if draw(run_id, fleet.agent_id, channel) < share else before[0][0]
+
+
+def shares(fleet: Fleet, channel: str) -> list[tuple[str, int]]:
+    """The versions that a channel gives to runs, the newest first, each with its share in percent."""
     active = fleet.active(channel)
     if not active:
-        return None
+        return []
     newest = active[-1]
-    share = 100 if newest.canary_percent is None or len(active) == 1 else newest.canary_percent
-    chosen = newest if draw(run_id, fleet.agent_id, channel) < share else active[-2]
-    return chosen.version
+    if newest.canary_percent is None or len(active) == 1:
+        return [(newest.version, 100)]
+    return [(newest.version, newest.canary_percent), (active[-2].version, 100 - newest.canary_percent)]
 
 
 def draw(run_id: str, agent_id: str, channel: str) -> float:

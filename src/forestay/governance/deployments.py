@@ -20,7 +20,19 @@ from typing import Any
 
 import msgspec
 
-from forestay.governance.deployment import Change, Deployment, Fleet, Transition, Verb, decide, evolve, resolve
+from forestay.governance.deployment import (
+    CHANNELS,
+    LATEST,
+    Change,
+    Deployment,
+    Fleet,
+    Transition,
+    Verb,
+    decide,
+    evolve,
+    resolve,
+    shares,
+)
 from forestay.governance.journal import Journal
 from forestay.kernel import DeploymentGate, Draft, Ledger, Problem, Record, scope_policy, scope_request
 from forestay.runs import CreateRun, Execution, Fact, NodeType, RunCreated, Runs, RunStatus, stream_of
@@ -119,6 +131,12 @@ class Deployments:
         """The records of an agent, by version."""
         return (await self._fleet(tenant, agent_id).value()).listed()
 
+    async def shares(self, tenant: str, agent_id: str) -> dict[str, list[tuple[str, int]]]:
+        """What each channel that serves gives to runs: versions with their shares in percent."""
+        fleet = await self._fleet(tenant, agent_id).value()
+        found = {channel: shares(fleet, channel) for channel in CHANNELS if channel != LATEST}
+        return {channel: parts for channel, parts in found.items() if parts}
+
     async def pinned(self, tenant: str, agent_id: str, channel: str, run_id: str) -> str:
         """The version that a run gets from a channel, resolved once (M5); `no_active_deployment`."""
         key = f"{agent_id}@{channel}"
@@ -175,7 +193,7 @@ class Deployments:
 
     async def observed(self, tenant: str, agent_id: str, version: str, score: float) -> RunCreated | None:
         """A live-shadow evaluation of a version has ended: a canary under its bar goes back (M4)."""
-        bar = self._gate(agent_id).auto_rollback
+        bar = self.gate(agent_id).auto_rollback
         found = (await self._fleet(tenant, agent_id).value()).get(version)
         if bar is None or score >= bar or found is None or found.state != "active" or found.canary_percent is None:
             return None
@@ -193,7 +211,7 @@ class Deployments:
         agent_id = str(ctx.inputs["agentId"])
         wanted = msgspec.convert(ctx.inputs["transition"], Transition)
         await self._authorised(ctx, agent_id, wanted)
-        gate = self._gate(agent_id)
+        gate = self.gate(agent_id)
         found = (await self._fleet(ctx.tenant, agent_id).value()).get(wanted.version)
         goes_live = wanted.transition == "promote" and found is not None and found.state in ("staged", "active")
         approved = None
@@ -250,7 +268,8 @@ class Deployments:
                 return msgspec.convert(record.payload, Change)
         raise AssertionError("the fleet knows the transition")
 
-    def _gate(self, agent_id: str) -> DeploymentGate:
+    def gate(self, agent_id: str) -> DeploymentGate:
+        """What a promotion of this agent to active needs."""
         found = (gate for gate in self._gates if fnmatchcase(agent_id, gate.agent))
         return next(found, DeploymentGate())
 

@@ -28,14 +28,17 @@ class Metering:
         self._directory = directory
 
     async def facts(self, request: CreateRun, tenant: str, agents: Sequence[Mapping[str, Any]]) -> list[Fact]:
-        if self._directory is not None:
+        told: list[Fact] = []
+        if agents and self._directory is not None:
             await self._directory.check_sources(tenant, agents)
-        names = [agent["agentId"] for agent in agents]
-        told = await self._staff.named(tenant, request.workflow_id or "", names) if self._staff else []
-        return [*told, *self._budgets.facts(request, tenant)]
+        if agents and self._staff is not None:
+            names = [agent["agentId"] for agent in agents]
+            told = await self._staff.named(tenant, request.workflow_id or "", names)
+        limited = self._budgets.limits_runs or request.configurable.get("budget") is not None
+        return [*told, *self._budgets.facts(request)] if limited else told
 
     def metered(self, model: Model, node: Execution, agent_id: str | None = None) -> Model:
-        return MeteredModel(model, self._budgets, node, agent_id)
+        return MeteredModel(model, self._budgets, node, agent_id) if self._budgets.concerns(node) else model
 
 
 class MeteredModel:

@@ -48,8 +48,11 @@ class AgentChoice:
         """The agent that a node means; `not_found`, or `no_active_deployment`."""
         ref = await self._ref(ctx)
         plain = ref.version is None and ref.channel is None and not ref.agent_id.startswith(MEMBER)
-        if plain and len(await self._directory.versions(ctx.tenant, ref.agent_id)) == 1:
-            return ChosenAgent(await self._directory.get(ctx.tenant, ref.agent_id))
+        if plain:
+            versions = await self._directory.versions(ctx.tenant, ref.agent_id)
+            if len(versions) == 1:
+                (only,) = versions.values()
+                return ChosenAgent(only)
 
         async def choose() -> Any:
             return msgspec.to_builtins(await self._choice(ctx, ref))

@@ -10,9 +10,9 @@ A4  The agent's events go into the run's log in their order, once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,17 +31,16 @@ from forestay.agents import (
 from forestay.governance import Budgets, MeteredGate
 from forestay.host.agent_choice import AgentChoice, ChosenAgent
 from forestay.host.agent_root import AGENT_ROOT
-from forestay.host.approvals import RunApprovals
 from forestay.host.completion import CallerTools, GivenTranscript, conversation_of
-from forestay.host.context import open_session, texts
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.fixtures import FixtureTools, seeded
 from forestay.host.hooks import SuiteHooks
 from forestay.host.memory import AgentMemory
+from forestay.host.mentions import addressed
 from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
 from forestay.host.session_turns import SessionTurns
-from forestay.host.tools import HostTools
+from forestay.host.tools import HostTools, RunApprovals
 from forestay.host.tracing import Tracing
 from forestay.kernel import OPERATOR, Agents, Clock, Ids, Problem
 from forestay.models import Model
@@ -50,6 +49,10 @@ from forestay.runs import Execution, NodeType, Parked, prompted
 from forestay.tools import Guarded, ToolSource
 
 TYPE = "core.agent"
+# Of the project's files that an agent may quote from. Bounded, because a folder is not.
+MOST_FILES = 200
+MOST_BYTES = 2 * 1024 * 1024
+_SKIPPED = frozenset({"node_modules", "__pycache__", "site"})
 
 
 class AgentNode:
@@ -142,7 +145,7 @@ class AgentNode:
             id=identity,
             task=task,
             node_id=ctx.node_id,
-            source="run-api" if ctx.workflow_id == AGENT_ROOT["id"] else "workflow-node",
+            source=_source(ctx, task),
             channel=chosen.channel,
             prompts=prompts,
             principal=ctx.caller("agent", "agent").principal or SYSTEM,
@@ -150,15 +153,16 @@ class AgentNode:
         )
         result: AgentResult | None = None
         with self._tracing.span(f"invoke_agent {manifest.agent_id}") as span:
-            span.set("gen_ai.operation.name", "invoke_agent")
-            span.set("gen_ai.agent.id", manifest.agent_id)
-            span.set("forestay.run.id", ctx.run_id)
+            agent_id = manifest.agent_id
+            span.set(
+                {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.id": agent_id, "forestay.run.id": ctx.run_id}
+            )
             async for item in agent.invoke(invocation):
                 if isinstance(item, AgentResult):
                     result = item
                 else:
                     is_usage = item.type == "provider.usage"
-                    ctx.emit(item.type, self._budgets.priced(item.payload) if is_usage else item.payload)
+                    ctx.say(item.type, self._budgets.priced(item.payload) if is_usage else item.payload)
         assert result is not None, "an invocation ends with its result"
         is_open = not session.warm.closed and not session.warm.expired
         if result.problem is not None:
@@ -181,12 +185,13 @@ class AgentNode:
             tools, memory = FixtureTools(fixtures, tools), seeded(fixtures)
         if (given := conversation_of(ctx.inputs)) is not None:
             tools = CallerTools(given.tools, tools)
+        gate = self._tools.gate(ctx, name)
         return Agent(
             manifest,
             model=RelayModel(ctx, self._relay, session, model),
             tools=tools,
             effects=Guarded(ctx.effect, parked.life, self._clock),
-            gate=MeteredGate(self._tools.gate(ctx, name), self._budgets, ctx, name),
+            gate=MeteredGate(gate, self._budgets, ctx, name) if self._budgets.concerns(ctx) else gate,
             approvals=RunApprovals(ctx),
             hooks=Quiet() if isinstance(fixtures, dict) else await self._hooks(ctx, parked),
             memory=memory,
@@ -288,6 +293,49 @@ def _outputs(chosen: ChosenAgent, session: Session, result: AgentResult) -> dict
     if chosen.member is not None:
         known |= {"rosterId": chosen.member, "persona": chosen.manifest.persona}
     return outputs | {name: value for name, value in known.items() if value is not None}
+
+
+def texts(root: Path, patterns: Sequence[str], *, apart: Path | None = None) -> Iterator[tuple[str, str]]:
+    """The files that `patterns` name, by their name in the project; `apart` is the host's own folder. Nothing outside
+    the project is read, whatever links say."""
+    base = root.resolve()
+    seen: set[Path] = set()
+    left = MOST_BYTES
+    for pattern in patterns:
+        for path in sorted(base.glob(pattern)):
+            real = path.resolve()
+            if real in seen or not real.is_file() or not _is_ours(base, real, apart):
+                continue
+            size = real.stat().st_size
+            if len(seen) >= MOST_FILES or size > left:
+                return
+            seen.add(real)
+            left -= size
+            yield path.relative_to(base).as_posix(), real.read_text("utf-8", "replace").replace("\0", "\ufffd")
+
+
+def _is_ours(base: Path, real: Path, apart: Path | None) -> bool:
+    if not real.is_relative_to(base) or (apart is not None and real.is_relative_to(apart.resolve())):
+        return False
+    return not any(part.startswith(".") or part in _SKIPPED for part in real.relative_to(base).parts)
+
+
+async def open_session(relay: Relay, app: str, sources: Iterator[tuple[str, str]]) -> str:
+    """A new session that holds `sources`; its id. One that holds nothing is in the ledger when it is first used."""
+    limits = {"session_timeout": 604_800, "dispatches_per_minute": 100_000, "max_continuations": 50}
+    session = await relay.init(app, config=limits, later=True)
+    for name, text in sources:
+        if text.strip():
+            await session.ingest(text, name)
+    return session.id
+
+
+def _source(ctx: Execution, task: Any) -> Literal["workflow-node", "run-api", "chat-mention"]:
+    """Where the invocation comes from: the root of a run, a person's `@agent` in a conversation, or a node."""
+    if ctx.workflow_id == AGENT_ROOT["id"]:
+        return "run-api"
+    is_said = ctx.inputs.get("sessionId") is not None and isinstance(task, str)
+    return "chat-mention" if is_said and addressed(task) == ctx.inputs.get("agentId", "") else "workflow-node"
 
 
 ASK: dict[str, Any] = {

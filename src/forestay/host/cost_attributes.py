@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from forestay.host.tracing import Span, Tracing
+from forestay.host.tracing import Tracing
 from forestay.kernel import redact_text
 from forestay.runs import Execution, NodeType
 
@@ -24,13 +24,15 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 _LONGEST = 64
 
 
-def set_cost(span: Span, attributes: Mapping[str, Any]) -> None:
-    """Put what the span may say of cost on it, and nothing else of `attributes`."""
+def cost_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a span may say of cost, and nothing else of `attributes`."""
+    said: dict[str, Any] = {}
     for name, kind in _TYPES.items():
         value = attributes.get(name)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             continue
-        span.set(name, redact_text(value)[:_LONGEST] if isinstance(value, str) else value)
+        said[name] = redact_text(value)[:_LONGEST] if isinstance(value, str) else value
+    return said
 
 
 def cost_emit(tracing: Tracing) -> NodeType:
@@ -39,9 +41,7 @@ def cost_emit(tracing: Tracing) -> NodeType:
     async def execute(ctx: Execution) -> dict[str, Any]:
         given: dict[str, Any] = ctx.config.get("attrs") or {}
         with tracing.span(f"execute_node {ctx.node_id}") as span:
-            span.set("openwop.run_id", ctx.run_id)
-            span.set("openwop.node_id", ctx.node_id)
-            set_cost(span, given)
+            span.set({"openwop.run_id": ctx.run_id, "openwop.node_id": ctx.node_id, **cost_of(given)})
         used = {name: int(given.get(f"openwop.cost.tokens.{name}", 0)) for name in ("input", "output")}
         usage: dict[str, Any] = {
             "provider": str(given.get("openwop.cost.provider", "unknown")),

@@ -1,4 +1,4 @@
-"""Entries of a session as the extensions that made them draw them: custom messages and entries, tool calls, results.
+"""Entries of a session as extensions draw them: custom messages and entries, tool calls and results, changed texts.
 
 Z1  A drawing is text without control characters, cut as everything that extensions show, with the extension's name.
 Z2  An entry is drawn once and the drawing kept; one that takes longer than SECONDS, or fails, is shown plainly.
@@ -16,7 +16,7 @@ import msgspec
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.session_room import OPTIONS, cut
 from forestay.kernel import Problem
-from forestay.sessions import Entry, role_of
+from forestay.sessions import Entry, role_of, text_of
 
 if TYPE_CHECKING:
     from forestay.extensions import Extensions
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SECONDS = 2.0
 AT_ONCE, _KEPT = 40, 1000
 _Draw = Callable[[], Awaitable[list[str]]]
+_Candidates = list[tuple[str, _Draw]]
 
 
 class Drawn(msgspec.Struct, frozen=True):
@@ -39,12 +40,16 @@ class Drawings:
     def __init__(self, extensions: ProjectExtensions) -> None:
         self._extensions = extensions
         self._kept: dict[str, Drawn | None] = {}
+        self._columns = 0  # what is kept was drawn for so many
 
     async def of(self, branch: Iterable[Entry]) -> dict[str, Drawn]:
         """The drawings of a branch's entries, by their ids."""
         suite, entries = self._extensions.opened, list(branch)
         if suite is None:
             return {}
+        if (columns := suite.ui.columns("")) != self._columns:
+            self._kept.clear()
+            self._columns = columns
         found: dict[str, Drawn] = {}
         calls = {str(call.get("id")): call for entry in entries for call in _calls(entry)}
         for entry in entries[-AT_ONCE:]:
@@ -62,38 +67,72 @@ class Drawings:
         return drawn
 
     async def _draw(self, suite: Extensions, entry: Entry, calls: Mapping[str, Any]) -> Drawn | None:
-        found = _renderers(suite, entry, calls)
+        if (drawn := await _transformed(suite, entry)) is not None:
+            return drawn
+        owner, parts = "", list[str]()
+        for candidates in _renderers(suite, entry, calls):
+            for extension, draw in candidates:
+                try:
+                    lines = cut(await draw(), OPTIONS)
+                except Problem:  # its trap or its error is in the evidence
+                    continue
+                if lines:
+                    owner, parts = owner or extension, [*parts, *lines]
+                    break
+        return Drawn(owner, tuple(parts)) if parts else None
+
+
+async def _transformed(suite: Extensions, entry: Entry) -> Drawn | None:
+    """What the extensions that change texts make of what was said, where that is another text."""
+    role = role_of(entry)
+    text, owner = text_of(entry["message"].get("content")) if role in ("user", "assistant") else "", ""
+    for member in suite.members if text else ():
+        guest = member.extension
+        if not guest.registrations.markdown_transformers:
+            continue
+        about = {"messageType": role, "isStreaming": False, "availableWidth": suite.ui.columns(guest.name)}
+        about |= {"messageId": entry["id"], "timestamp": entry["timestamp"]}
         try:
-            parts = [line for _, draw in found for line in cut(await draw(), OPTIONS)]
+            made = await guest.transform(text, about, timeout=SECONDS)
         except Problem:  # its trap or its error is in the evidence
-            return None
-        return Drawn(found[0][0], tuple(parts)) if parts else None
+            continue
+        if made is not None and made != text:
+            text, owner = made, guest.name
+    return Drawn(owner, tuple(cut(text.split("\n"), OPTIONS))) if owner else None
 
 
-def _renderers(suite: Extensions, entry: Entry, calls: Mapping[str, Any]) -> list[tuple[str, _Draw]]:
-    """Who draws an entry: the extension, and how to ask it."""
+def _renderers(suite: Extensions, entry: Entry, calls: Mapping[str, Any]) -> list[_Candidates]:
+    """Who draws the parts of an entry: for each part those that may, the extension and how to ask it."""
     kind, role = entry["type"], role_of(entry)
     name = str(entry.get("customType"))
     for member in suite.members:
         guest, known = member.extension, member.extension.registrations
+        width = suite.ui.columns(guest.name)
         if kind == "custom_message" and entry.get("display") and name in known.renderers:
-            return [(guest.name, partial(guest.render, name, {**entry, "role": "custom"}, timeout=SECONDS))]
+            message = {**entry, "role": "custom"}
+            return [[(guest.name, partial(guest.render, name, message, width=width, timeout=SECONDS))]]
         if kind == "custom" and name in known.entry_renderers:
-            return [(guest.name, partial(guest.render_entry, name, entry, timeout=SECONDS))]
+            return [[(guest.name, partial(guest.render_entry, name, entry, width=width, timeout=SECONDS))]]
     if role == "toolResult":
         message = entry["message"]
         call = calls.get(str(message.get("toolCallId")), {})
         result = {"content": message.get("content"), "details": message.get("details")}
-        return _tool(suite, str(message.get("toolName")), call.get("arguments"), result)
-    return [found for call in _calls(entry) for found in _tool(suite, str(call.get("name")), call.get("arguments"))]
+        return [_tool(suite, str(message.get("toolName")), call.get("arguments"), result)]
+    return [_tool(suite, str(call.get("name")), call.get("arguments")) for call in _calls(entry)]
 
 
-def _tool(suite: Extensions, name: str, arguments: Any, result: Any = None) -> list[tuple[str, _Draw]]:
+def _tool(suite: Extensions, name: str, arguments: Any, result: Any = None) -> _Candidates:
+    """Who may draw a tool: extensions that choose how tools are drawn, then the one that registered it."""
+    guests = [item.extension for item in suite.members if item.extension.registrations.tool_renderers]
     tool = next((item for item in suite.tools() if item.name == name), None)
-    if tool is None or not (tool.renders_call if result is None else tool.renders_result):
-        return []
-    guest = suite.owner(name).extension
-    return [(guest.name, partial(guest.render_tool, name, arguments, result, timeout=SECONDS))]
+    if tool is not None and (tool.renders_call if result is None else tool.renders_result):
+        guests.append(suite.owner(name).extension)
+    found: _Candidates = []
+    for guest in guests:
+        width = suite.ui.columns(guest.name)
+        draw = partial(guest.render_tool, name, arguments, result, width=width, timeout=SECONDS)
+        found.append((guest.name, draw))
+    return found
 
 
 def _calls(entry: Entry) -> list[Mapping[str, Any]]:

@@ -51,13 +51,20 @@ class SuiteHooks:
         self.told = Told()
         self._counts: Counter[str] = Counter()
 
-    def listens(self, event: str) -> bool:
+    def listens(self, *events: str) -> bool:
+        return any(map(self._listens, events))
+
+    def _listens(self, event: str) -> bool:
         if event in ("agent_start", "agent_end"):  # the session follows these, whoever listens
             return True
         if event == "input" and self._ctx.inputs.get("sessionId"):
             return True
         begins = event == "before_agent_start" and (bool(self._skills()) or self._suite.session.waiting)
-        return self._suite.hooks.listening(event) or begins
+        return self._heard_by_any(event) or begins
+
+    def _heard_by_any(self, event: str) -> bool:
+        hooks = self._suite.hooks
+        return bool(hooks.listeners) and hooks.listening(event)
 
     def _skills(self) -> str:
         return skills_prompt(self._suite.resources)
@@ -116,7 +123,7 @@ class SuiteHooks:
         await self._prompts.during(self._ctx, work, extension=extension, name="command:", about=about, whole=True)
 
     async def _told(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        heard = self._suite.hooks.listening(event["type"])
+        heard = self._heard_by_any(event["type"])
         if heard and self._ctx.appends:
             await self._ctx.flush()  # extensions hear of an answer when it is on disk
         asks = self._suite.asks or self._ctx.inputs.get("sessionId")

@@ -66,7 +66,7 @@ class KeptCalls:
             return await perform(name)  # B3
         if kind != "answer" and not self._whole:
             return await perform(None)
-        about = canonical.digest([call.method, call.params])
+        about = canonical.digest([call.method, _lasting(call)])
         if kind in ("deed", "last"):
             name = await self._begin(name, call, about, kind, uncertain)
         done = await self._recorded(name)
@@ -151,6 +151,12 @@ class KeptCalls:
 
 
 _LAST = "This command left its session, or listened to a program, before the process died. It is not begun again."
+
+
+def _lasting(call: HostCall) -> dict[str, Any]:
+    """What is the same of a call in every life: a component is drawn anew, at another time and another width."""
+    drawn = ("lines", "component") if call.method == "ui" and call.params.get("op") == "custom" else ()
+    return {name: value for name, value in call.params.items() if name not in drawn}
 
 
 def _changed(name: str) -> Problem:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from forestay.host.cost_attributes import set_cost
+from forestay.host.cost_attributes import cost_of
 from forestay.host.tracing import Tracing
 from forestay.kernel import Ledger, Record
 from forestay.models import DEFAULT_PARAMS, Deltas, Message, OpenModel, Params, ToolSpec
@@ -131,20 +132,20 @@ class WatchedModel:
         self.name = model.name
         self.max_output_tokens = model.max_output_tokens
         self.context_window = model.context_window
-
-    def count_tokens(self, text: str) -> int:
-        return self._model.count_tokens(text)
+        self.count_tokens = model.count_tokens
 
     async def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
     ) -> Deltas:
         provider, _, name = self.name.partition(":")
         span = self._tracing.begin(f"chat {name or provider}", kind="client")
-        span.set("gen_ai.operation.name", "chat")
-        span.set("gen_ai.provider.name", provider)
-        span.set("gen_ai.request.model", name or provider)
+        about: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider,
+            "gen_ai.request.model": name or provider,
+        }
         if params.max_tokens is not None:
-            span.set("gen_ai.request.max_tokens", params.max_tokens)
+            about["gen_ai.request.max_tokens"] = params.max_tokens
         outcome, used = "cancelled", (0, 0)
         try:
             async with aclosing(self._model.stream(messages, tools=tools, params=params)) as deltas:
@@ -153,19 +154,19 @@ class WatchedModel:
                         used = (delta.usage.input_tokens, delta.usage.output_tokens)
                     if delta.finish_reason is not None:
                         outcome = "ok"
-                        span.set("gen_ai.response.finish_reasons", [delta.finish_reason])
+                        about["gen_ai.response.finish_reasons"] = [delta.finish_reason]
                     yield delta
         except Exception as error:
             outcome = "error"
             span.fail(error)
             raise
         finally:
-            span.set("gen_ai.usage.input_tokens", used[0])
-            span.set("gen_ai.usage.output_tokens", used[1])
-            tokens = {"input": used[0], "output": used[1], "total": sum(used)}
-            cost = {f"openwop.cost.tokens.{name}": count for name, count in tokens.items()}
-            set_cost(span, {**cost, "openwop.cost.provider": provider})
-            span.end()
+            if self._tracing.active:
+                tokens = {"input": used[0], "output": used[1], "total": sum(used)}
+                cost = {f"openwop.cost.tokens.{name}": count for name, count in tokens.items()}
+                usage = {"gen_ai.usage.input_tokens": used[0], "gen_ai.usage.output_tokens": used[1]}
+                span.set({**about, **usage, **cost_of({**cost, "openwop.cost.provider": provider})})
+                span.end()
             self._metrics.of_model(self.name, outcome, *used)
 
     async def aclose(self) -> None:

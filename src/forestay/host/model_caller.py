@@ -61,7 +61,7 @@ class RelayModel:
         session.use_model(_former(self._ctx, self._model, key), priority=0)
         turned = await session.turn(messages, tools, params, key=key, heard=both)
         self._known[session.id, key] = turned
-        self._ctx.emit(
+        self._ctx.say(
             "forestay.relay.answered",
             {
                 "nodeId": self._ctx.node_id,
@@ -117,7 +117,7 @@ class _Chunks:
         if text:
             ctx = self._ctx
             chunk = {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": text, "isLast": last}
-            ctx.emit("output.chunk", chunk, place=f"window-{self._window}>")
+            ctx.say("output.chunk", chunk, place=f"window-{self._window}>")
 
 
 def _former(ctx: Execution, model: Model, key: str) -> Model:

@@ -58,9 +58,6 @@ class HostModels:
         settings = self._settings
         return self._named(settings.agents.get(agent_id) or settings.classes.get(model_class, settings.default))
 
-    def for_class(self, model_class: str) -> OpenModel:
-        return self._named(self._settings.classes.get(model_class, self._settings.default))
-
     def chosen(self, provider: str | None, name: str | None) -> OpenModel:
         """The model that a caller names by its provider, its name or both, as they are shown; the default for none.
 

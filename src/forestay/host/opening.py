@@ -327,7 +327,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             await asyncio.to_thread(workers.keep_time, shared_clock.set)
         if options.room == 0 and workers is None:
             message = "A host that carries no runs needs others that do, on one PostgreSQL ledger."
-            raise Problem("config_invalid", message, at="--no-worker", fix="Give --ledger postgresql://….")
+            raise Problem("config_invalid", message, at="--no-worker", fix="Give --database postgresql://….")
         locks = Locks(workers)
         metrics = HostMetrics()
         tracing = options.tracing or open_tracing(config.telemetry)
@@ -399,7 +399,9 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             data=data,
             sessions=sessions,
         )
-        turns = SessionTurns(sessions, extensions, ui, clock, ids, runs=lambda: runs)
+        turns = SessionTurns(
+            sessions, extensions, ui, clock, ids, runs=lambda: runs, agents=lambda *of: directory.get(*of)
+        )
         stack.push_async_callback(extensions.close)
         stack.push_async_callback(prompts.close)
         budgets = Budgets(ledger, priced(config), clock=clock)
@@ -474,6 +476,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             sample_seams=options.sample_seams,
             workers=workers,
             room=options.room,
+            replays_ask=config.workflows.replay_asks_models and not config.budgets.ceilings,
         )
         metrics.watch(ledger, runs, relay)
         webhooks = Webhooks(

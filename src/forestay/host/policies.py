@@ -106,7 +106,7 @@ async def _is_caller(host: Host, subject: str) -> bool:
 async def _allows(host: Host, subject: str, tool: Tool) -> bool:
     if subject == WORKFLOW:
         return True
-    return (await host.directory.get(OPERATOR, subject)).allows(tool.id or tool.name, tool.name)
+    return bool((await host.directory.get(OPERATOR, subject)).allowed((tool.id or tool.name, tool.name)))
 
 
 def _needed(request: Request) -> str:

@@ -25,6 +25,9 @@ class RunUi:
     def interactive(self) -> bool:
         return self._ui.interactive
 
+    def columns(self, extension: str) -> int:
+        return self._ui.columns(extension)
+
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         if operation not in TYPES:
             return await self._ui.request(extension, operation, params)

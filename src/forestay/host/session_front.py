@@ -74,10 +74,12 @@ class SessionFronts:
             ui=self.room(tree).shown(),
         )
 
-    async def states(self, tree: SessionTree, tenant: str = OPERATOR) -> AsyncGenerator[SessionState, None]:
-        """The state, and again when it has changed; who follows is there for the extensions."""
+    async def states(
+        self, tree: SessionTree, tenant: str = OPERATOR, columns: int | None = None
+    ) -> AsyncGenerator[SessionState, None]:
+        """The state, and again when it has changed; who follows is there for the extensions, which draw for them."""
         room = self.room(tree)
-        with room.followed():
+        with room.followed(columns):
             while True:
                 version = room.version
                 state = await self.state(tree, tenant)

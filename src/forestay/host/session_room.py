@@ -11,23 +11,24 @@ L3  Somebody is there while a front end follows the room, and for GRACE_SECONDS 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
-from forestay.extensions import KEYS, checked_answer
+from forestay.extensions import COLUMNS, KEYS, WORKING, Working, checked_answer
 from forestay.kernel import Problem, one_line, printable
 
 GRACE_SECONDS = 15.0
 NOTICES, DIALOGS, PLACES = 20, 10, 20
 """How many notices and dialogs of one extension between two messages of the person, and places at one time."""
 LINES, WIDTH, OPTIONS, DRAFT = 20, 400, 50, 100_000
+NARROWEST, WIDEST = 20, WIDTH
 _KEPT_NOTICES = 50
 _STANDING = {"setStatus": "status", "setWidget": "widget", "setHeader": "header", "setFooter": "footer"}
-_STANDING |= {"setWorkingMessage": "working", "setTitle": "title"}
+_STANDING |= {"setTitle": "title"}
 
 
 class Notice(msgspec.Struct, frozen=True, rename="camel"):
@@ -49,7 +50,8 @@ class Place(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Dialog(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A question of an extension: `operation` is select, confirm, input, editor, custom or form."""
+    """A question of an extension: `operation` is select, confirm, input, editor, custom or form. A component that is
+    asked about again after its keys, under another `request_id`, has the `component` of before."""
 
     request_id: str
     extension: str
@@ -59,6 +61,7 @@ class Dialog(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     options: list[str] = []
     text: str = ""
     form: dict[str, Any] = {}
+    component: str = ""
 
 
 class Shown(msgspec.Struct, frozen=True, rename="camel"):
@@ -95,6 +98,9 @@ class SessionRoom:
         self._followers = 0
         self._leaving: asyncio.TimerHandle | None = None
         self._stir = asyncio.Event()
+        self._working: defaultdict[str, Working] = defaultdict(Working)
+        self._goes_on: set[tuple[str, str]] = set()  # components that a person has just sent keys to
+        self.columns = COLUMNS
         self.version = 0
         self.draft = ""
         self.drafted = False  # whether an extension wrote the draft
@@ -110,9 +116,11 @@ class SessionRoom:
         return not (self.attended or self._places or self._notices or self.draft)
 
     @contextmanager
-    def followed(self) -> Iterator[None]:
-        """While somebody looks into the room."""
+    def followed(self, columns: int | None = None) -> Iterator[None]:
+        """While somebody looks into the room, at a place of so many columns."""
         self._followers += 1
+        if columns is not None:
+            self.columns = min(max(columns, NARROWEST), WIDEST)
         self._stay(None)
         try:
             yield
@@ -177,12 +185,18 @@ class SessionRoom:
     def notice(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         if operation == "getEditorText":
             return self.draft
+        if operation == "getStatuses":
+            return {place.key: place.lines[0] for place in self._places.values() if place.kind == "status"}
         if operation in ("setEditorText", "pasteToEditor"):
             text = str(params.get("text") or "")
             self.draft = printable((self.draft + text if operation == "pasteToEditor" else text)[:DRAFT])
             self.drafted = True
+        elif operation in WORKING:
+            self._stand(extension, "working", {"text": self._working[extension].heard(operation, params)})
         elif operation in _STANDING:
             self._stand(extension, _STANDING[operation], params)
+        elif operation == "redraw":
+            self._redraw(extension, params)
         elif operation == "notify" and self._within(extension, "notices", NOTICES):
             self._noticed += 1
             level = str(params.get("type")) if params.get("type") in ("error", "warning") else "info"
@@ -190,6 +204,13 @@ class SessionRoom:
             self._notices.append(Notice(self._noticed, extension, level, said))
         self.changed()
         return None
+
+    def _redraw(self, extension: str, params: Mapping[str, Any]) -> None:
+        """Show an open component as it is now."""
+        for asked in self._dialogs.values():
+            dialog = asked.dialog
+            if dialog.component and (dialog.extension, dialog.component) == (extension, _component(params)):
+                asked.dialog = msgspec.structs.replace(dialog, lines=cut(params.get("lines") or [], OPTIONS))
 
     def _stand(self, extension: str, kind: str, params: Mapping[str, Any]) -> None:
         text = params.get("text") or params.get("message") or params.get("title")
@@ -207,8 +228,11 @@ class SessionRoom:
         return self._counts[what, extension] <= most
 
     async def ask(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
-        """The person's answer to a dialog; None when nobody is there, or when it is one too many (L1, L2)."""
-        if not self.attended or self._is_over or not self._within(extension, "dialogs", DIALOGS):
+        """The person's answer to a dialog; None when nobody is there, or when it is one too many (L1, L2). A component
+        that goes on after a person's keys is no further dialog."""
+        goes_on = (extension, _component(params)) in self._goes_on
+        self._goes_on.discard((extension, _component(params)))
+        if not self.attended or self._is_over or not (goes_on or self._within(extension, "dialogs", DIALOGS)):
             self.changed()
             return None
         dialog = _dialog(self._new_id(), extension, operation, params)
@@ -228,6 +252,8 @@ class SessionRoom:
         if asked is None or asked.answer.done():
             raise Problem("not_found", "No dialog of this id waits.", fix="It was answered, or its extension left.")
         asked.answer.set_result(_fitting(asked, value))
+        if value is not None and asked.dialog.component:
+            self._goes_on.add((asked.dialog.extension, asked.dialog.component))
         await asked.heard.wait()
         return asked.dialog.extension
 
@@ -253,6 +279,12 @@ def cut(lines: Iterable[Any], most: int = LINES) -> list[str]:
     return kept
 
 
+def _component(params: Mapping[str, Any]) -> str:
+    """Which component of its extension a question is about; empty: none."""
+    number = params.get("component")
+    return str(number) if isinstance(number, int) and params.get("op") in ("custom", "redraw") else ""
+
+
 def _dialog(id: str, extension: str, operation: str, params: Mapping[str, Any]) -> Dialog:
     title = cut(str(params.get("title") or "").split("\n", 1), 1)[0]
     said = params.get("lines") if operation == "custom" else str(params.get("message") or "").split("\n", LINES + 1)
@@ -268,6 +300,7 @@ def _dialog(id: str, extension: str, operation: str, params: Mapping[str, Any]) 
         options=cut(options[:OPTIONS], OPTIONS),
         text=text if operation == "editor" else (cut([text])[0] if text else ""),
         form=dict(schema) if operation == "form" and isinstance(schema, Mapping) else {},
+        component=_component(params),
     )
 
 

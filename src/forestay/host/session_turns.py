@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -27,6 +27,7 @@ import msgspec
 
 from forestay.agents import aborted_entry
 from forestay.host.extensions import ProjectExtensions
+from forestay.host.mentions import addressed
 from forestay.host.session_transcript import SessionTranscript
 from forestay.host.session_ui import SessionUi
 from forestay.kernel import OPERATOR, Clock, Ids, Problem, one_line
@@ -62,7 +63,10 @@ class SessionTurns:
         ids: Ids,
         *,
         runs: Callable[[], Runs],
+        agents: Callable[[str, str], Awaitable[object]],
     ) -> None:
+        """`agents` looks for an agent of a tenant; `not_found`."""
+        self._agents = agents
         self._sessions = sessions
         self._ui = ui
         self._extensions = extensions
@@ -86,9 +90,13 @@ class SessionTurns:
         agent: str | None = None,
         model: str | None = None,
         run_id: str | None = None,
+        by_person: bool = True,
     ) -> str:
         """Begin a turn with what the user says, or with what the session ends with; the id of its run (Q1). A caller
-        that must not begin two gives the id, and is told of the one that was begun."""
+        that must not begin two gives the id, and is told of the one that was begun. A person may begin with `@` and
+        the id of the agent that is to answer (M3)."""
+        if by_person and source != "extension":
+            agent = await self._mentioned(message, tenant) or agent
         async with self._starting.setdefault(tree, asyncio.Lock()):
             running = await self._running(tree, tenant)
             if run_id is not None and (running == run_id or await self._is_begun(run_id, tenant)):
@@ -99,6 +107,18 @@ class SessionTurns:
             if source != "extension":
                 self._row.pop(tree.id, None)
             return await self._begin(tree, message, tenant, principal, source, agent, model, run_id)
+
+    async def _mentioned(self, message: str, tenant: str) -> str | None:
+        name = addressed(message)
+        if name is None:
+            return None
+        try:
+            await self._agents(tenant, name)
+        except Problem as problem:
+            if problem.key != "not_found":
+                raise
+            return None
+        return name
 
     async def _is_begun(self, run_id: str, tenant: str) -> bool:
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from forestay.extensions import DIALOGS, HOST_ASKS
+from forestay.extensions import COLUMNS, DIALOGS, HOST_ASKS
 from forestay.host.session_room import SessionRoom
 from forestay.kernel import Ids
 
@@ -76,6 +76,10 @@ class SessionUi:
         """Whether the one who is expected has not come yet."""
         living = self._living()
         return living is not None and self._expected[living] > 0 and not self.is_attended(living)
+
+    def columns(self, extension: str) -> int:
+        living = self._living()
+        return self._rooms[living].columns if living in self._rooms else COLUMNS
 
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         living = self._living()

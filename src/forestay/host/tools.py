@@ -16,16 +16,16 @@ from typing import Any
 import msgspec
 
 from forestay.extensions import PERSON, BuiltInTools, ExtensionTools, McpTools, PersonShell, at_once
-from forestay.host.approvals import RunApprovals
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.http_tools import EgressGate, HttpTools
 from forestay.host.outbound import Outbound
 from forestay.host.tracing import Tracing
-from forestay.kernel import OPERATOR, Agents, Clock, Decision, Problem, canonical
+from forestay.kernel import OPERATOR, Agents, Append, Clock, Decision, Problem, canonical
 from forestay.runs import Caller, CreateRun, Execution, Runs
 from forestay.tools import (
     BUILT_IN,
     ApprovalAnswer,
+    ApprovalRequest,
     Gate,
     Guarded,
     Tool,
@@ -108,9 +108,15 @@ class HostTools:
             WorkflowTools(self._runs(), ctx.tenant),
         )
 
-    def gate(self, ctx: Execution, subject: str) -> Gate:
+    def gate(self, ctx: Execution, subject: str, *, at_once: bool = False) -> Gate:
+        """The gate of one execution. What it decides is on disk with what begins the call, which is an effect of the
+        run, or `at_once`."""
+
+        async def along(append: Append) -> None:
+            ctx.along(append)
+
         about = {"runId": ctx.run_id, "nodeId": ctx.node_id}
-        gate = ToolGate(self._settings, ctx.write, self._clock, subject, about)
+        gate = ToolGate(self._settings, ctx.write if at_once else along, self._clock, subject, about)
         return EgressGate(gate, self._outbound, ctx)
 
     async def describe(self, name: str) -> Tool | None:
@@ -174,7 +180,7 @@ class HostTools:
     async def read_for(self, ctx: Execution, path: str) -> str | None:
         """A file that a person names in a message; None when it is none, or when it may not be read."""
         tool, suite = BUILT_IN["read"].tool, await self._extensions.suite(ctx)
-        if (await self.gate(ctx, PERSON).decide(tool, {"path": path})).effect != "allow":
+        if (await self.gate(ctx, PERSON, at_once=True).decide(tool, {"path": path})).effect != "allow":
             return None
         source = BuiltInTools(suite, f"agent:{PERSON}", f"{ctx.run_id}:{ctx.node_id}")
         key = hashlib.sha256(path.encode()).hexdigest()[:16]
@@ -262,9 +268,8 @@ class _Traced(Toolset):
         self, tool: Tool, arguments: dict[str, Any], *, call_id: str, idempotency_key: str | None, update: Update
     ) -> ToolOutcome:
         with self._tracing.span(f"execute_tool {tool.name}") as span:
-            span.set("gen_ai.operation.name", "execute_tool")
-            span.set("gen_ai.tool.name", tool.name)
-            span.set("gen_ai.tool.call.id", call_id)
+            about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool.name}
+            span.set({**about, "gen_ai.tool.call.id": call_id})
             return await super().call(tool, arguments, call_id=call_id, idempotency_key=idempotency_key, update=update)
 
 
@@ -279,13 +284,13 @@ class WorkflowTools(ToolSource):
 
     async def list(self) -> Sequence[Tool]:
         found: list[Tool] = []
-        for item in await self._runs.list_workflows(self._tenant):
-            document = await self._runs.get_workflow(item.workflow_id, self._tenant)
+        for stored in await self._runs.stored_workflows(self._tenant):
+            document = stored.document
             if any(node["typeId"] == "core.agent" for node in document["nodes"]):
                 continue  # an agent that runs agents would have no bottom
-            name = "run_" + re.sub(r"\W+", "_", item.workflow_id)
+            name = "run_" + re.sub(r"\W+", "_", document["id"])
             about = f"Run the workflow: {document.get('description') or document['name']}"
-            found.append(Tool(name[:64], about, _inputs(document), "write", f"workflow:{item.workflow_id}", True))
+            found.append(Tool(name[:64], about, _inputs(document), "write", f"workflow:{document['id']}", True))
         return found
 
     async def call(
@@ -320,3 +325,43 @@ def _inputs(document: dict[str, Any]) -> dict[str, Any]:
 
 async def _unheard(partial: Any) -> None:
     """A node has nobody who watches a tool work."""
+
+
+class RunApprovals:
+    """`tools.Approvals` over a node's interrupts (OpenWOP §1.8)."""
+
+    def __init__(self, ctx: Execution) -> None:
+        self._ctx = ctx
+
+    async def ask(self, key: str, request: ApprovalRequest) -> ApprovalAnswer:
+        ctx = self._ctx
+        shown: dict[str, Any] = {
+            "artifactId": f"{ctx.node_id}/{key}",
+            "artifactType": request.kind,
+            "title": request.title,
+        }
+        about = {"tool": request.tool, "arguments": request.arguments, **request.known}
+        data = {
+            **shown,
+            "description": request.reason,
+            "actions": list(request.actions),
+            "artifactData": {name: value for name, value in about.items() if value is not None},
+        }
+        actions = ["edit" if action == "edit-accept" else action for action in request.actions]
+        value = await ctx.interrupt(
+            "approval",
+            data,
+            key=f"{ctx.run_id}:{ctx.node_id}:{ctx.iteration}:{key}",
+            announce=("approval.requested", {**shown, "actions": actions}),
+        )
+        return _answer(value if isinstance(value, dict) else {})
+
+
+def _answer(value: dict[str, Any]) -> ApprovalAnswer:
+    """What was said; anything that is not plainly a yes is a no."""
+    note = str(value.get("comment") or value.get("feedback") or "")
+    if value.get("action") == "edit-accept":
+        edited = value.get("editedArtifactData")
+        arguments = edited.get("arguments", edited) if isinstance(edited, dict) else None
+        return ApprovalAnswer("edit-accept", arguments, note)
+    return ApprovalAnswer("accept" if value.get("action") == "accept" else "reject", note=note)

@@ -6,7 +6,7 @@ never a prompt, an answer or an argument.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
@@ -18,7 +18,7 @@ Kind = Literal["server", "client", "internal"]
 class Span(Protocol):
     """One piece of work that is under way."""
 
-    def set(self, name: str, value: Any) -> None: ...
+    def set(self, attributes: Mapping[str, Any]) -> None: ...
 
     def fail(self, error: BaseException) -> None: ...
 
@@ -26,7 +26,7 @@ class Span(Protocol):
 
 
 class _NoSpan:
-    def set(self, name: str, value: Any) -> None:
+    def set(self, attributes: Mapping[str, Any]) -> None:
         pass
 
     def fail(self, error: BaseException) -> None:
@@ -98,8 +98,8 @@ class _OtelSpan:
         self._span = span
         self._trace = trace
 
-    def set(self, name: str, value: Any) -> None:
-        self._span.set_attribute(name, value)
+    def set(self, attributes: Mapping[str, Any]) -> None:
+        self._span.set_attributes(attributes)
 
     def fail(self, error: BaseException) -> None:
         """What kind of failure; its text may hold what a person wrote, and stays out."""

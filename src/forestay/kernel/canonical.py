@@ -59,6 +59,22 @@ def encode_plain(value: object) -> tuple[bytes, Any]:
     return data, plain
 
 
+def plain(value: Any, *, limit: int) -> Any:
+    """`value` as a reader of its bytes gets it: a copy, as JSON, of at most `limit` bytes."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    data, copy = (encode_strict(value), value) if isinstance(value, str) else encode_plain(value)
+    if len(data) > limit:
+        raise Problem(
+            "payload_too_large",
+            f"A value may have {limit} bytes; this one has {len(data)}.",
+            limit=limit,
+            observed=len(data),
+            fix="Keep large data outside and pass its address on.",
+        )
+    return copy
+
+
 def _check_nul(data: bytes) -> None:
     if b"\\u0000" in data and _ESCAPED_NUL.search(data):
         raise Problem("invalid_text", "A string holds the character U+0000.", fix="Remove NUL characters from strings.")

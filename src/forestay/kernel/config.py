@@ -22,6 +22,8 @@ from forestay.kernel.settings import Config, ModelEntry, UntrustedEntry
 PROJECT_FILE = "forestay.toml"
 _MAX_BYTES = 1024 * 1024
 _MAX_DEPTH = 32
+_SHORT = {"data.ledger": "FORESTAY_DATABASE"}
+"""Settings that the environment names in one word; it beats the long one."""
 _ONE_TABLE = "A [table] or a setting stands twice. Put what belongs to it under the first one, and delete the second."
 
 
@@ -143,7 +145,7 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
     """FORESTAY_HTTP_PORT is http.port. Only names of the table count; others belong to other parts."""
     flat: dict[str, Any] = {}
     for name, default in _leaves(Config()):
-        text = environ.get("FORESTAY_" + name.upper().replace(".", "_"))
+        text = environ.get(_SHORT.get(name, ""), environ.get("FORESTAY_" + name.upper().replace(".", "_")))
         if text is None:
             continue
         if isinstance(default, list):

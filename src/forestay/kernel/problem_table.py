@@ -250,6 +250,7 @@ _RUNS = (
     _row("correlation_mismatch", _SCHEMA, "The event is not the one that the interrupt waits for", "Send the event whose fields `details.expected` names; the run goes on waiting.", http=422, grpc="FAILED_PRECONDITION"),
     _row("replay_out_of_range", _SCHEMA, "The sequence to fork from lies beyond the log", "Use a sequence of the source run.", http=422, grpc="OUT_OF_RANGE", openwop="replay_from_seq_out_of_range"),
     _row("replay_memory_unavailable", _CONFLICT, "The memory that the run had then is not there any more", "Fork from a sequence before the node that read it.", retryable=False, http=422, openwop="replay_memory_snapshot_unavailable"),
+    _row("replay_diverged_at_refusal", _CONFLICT, "The model refuses now what it answered then, or the other way round", "Look at the replay that is named in `runId`, and at what changed at the provider.", retryable=False, http=422, openwop="replay_diverged_at_refusal"),
     _row("replay_diverged", _CONFLICT, "The replay did not do what the log says", "Compare the two runs with `forestay run diff`.", retryable=False, openwop="replay_diverged"),
     _row("webhook_url_rejected", _SCHEMA, "The address is not one that this host calls", "Use an https:// address that leads to a public host.", openwop="webhook_url_rejected"),
     _row("subscription_not_found", _MISSING, "There is no such subscription, or it is not yours to see", "List the subscriptions with GET /v1/webhooks.", openwop="subscription_not_found"),

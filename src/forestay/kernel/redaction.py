@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -104,8 +105,10 @@ def redact_text(text: str) -> str:
     folded = text.casefold()
     if "eyj" in folded:
         text = _WEB_TOKEN.sub(lambda match: REDACTED if match["rest"] else match.group(), text)
-    if any(word in folded for word in _TELLING):
-        text = _SECRET_IN_TEXT.sub(_replace_secret, text)
+    for word in _TELLING:
+        if word in folded:
+            text = _SECRET_IN_TEXT.sub(_replace_secret, text)
+            break
     if "@" in text:
         text = _EMAIL.sub(lambda match: f"[email:{_short_hash(match.group().lower())}]", text)
     if _NUMBERS.search(text):
@@ -115,6 +118,11 @@ def redact_text(text: str) -> str:
 
 def is_secret_key(key: str) -> bool:
     """Whether a value under this key is a secret by its name (Pi §3.1, any spelling)."""
+    return _is_secret_name(key) if len(key) <= _LONGEST_NAME else _is_secret_name.__wrapped__(key)
+
+
+@lru_cache(maxsize=4096)  # records have the same few names again and again
+def _is_secret_name(key: str) -> bool:
     plain = re.sub(r"[^a-z0-9]", "", key.lower())
     if not any(word in plain for word in _SECRET_KEYS):
         return False

@@ -270,11 +270,13 @@ class PromptSettings(_Section, frozen=True):
 class Workflows(_Section, frozen=True):
     """Folders of workflow documents that are stored when the host opens, and node types of the project's own: Python
     files and folders of WASM packs, which run when a person trusts them. `max_loop_iterations` is the most that a
-    document may ask for."""
+    document may ask for. With `replay_asks_models` a replay asks each model again and fails where it refuses now what
+    it answered then, or answers what it refused; where there are ceilings of budgets, and in agents, it never asks."""
 
     paths: list[str] = []
     nodes: list[str] = []
     max_loop_iterations: int = 10_000
+    replay_asks_models: bool = False
 
 
 _Count = Annotated[int, msgspec.Meta(ge=1)]

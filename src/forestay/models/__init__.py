@@ -25,7 +25,8 @@ if TYPE_CHECKING:
         Usage,
         fold,
     )
-    from forestay.models.registry import KNOWN, REMOTE, OpenModel, check_entry, key_source, open, sends
+    from forestay.models.registry import KNOWN, REMOTE, OpenModel, check_entry, key_source, lacks, open, sends
+    from forestay.models.related_words import related
     from forestay.models.remote import Retries, observed
     from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
     from forestay.models.services import SERVICES, LocalServer, ServedModel, address_of, find_servers, served_models

@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -131,6 +132,13 @@ def sends(entry: ModelEntry) -> str:
     """What an entry sends where, in words."""
     address = shown(entry.base_url) if entry.base_url else f"{entry.provider}'s own address"
     return f"the environment's {entry.api_key_env} to {address}"
+
+
+def lacks(entry: ModelEntry) -> str:
+    """The package that an entry's provider needs and that is not installed; empty where nothing is missing."""
+    kind = SERVICES[entry.provider].wire if entry.provider in SERVICES else entry.provider
+    package = _provider(kind).package
+    return "" if find_spec(package) is not None else package
 
 
 def untrusted(name: str, entry: UntrustedEntry) -> Problem:

@@ -23,7 +23,6 @@ from forestay.kernel import Draft, Problem, canonical
 from forestay.models import Message, Model, Params, Reserving, ToolCall, ToolSpec, halves, joined, paired, whole
 from forestay.relay import drift, window
 from forestay.relay.answer import Built, WindowAnswer, ask
-from forestay.relay.budget import within_caps
 from forestay.relay.continuation import Seam, is_wall
 from forestay.relay.envelope import envelope
 from forestay.relay.extract import units
@@ -228,7 +227,7 @@ class WindowEngine:
         fixed = plan.system + plan.task + extra_tokens
         if reserve < 1:
             raise window.exceeded(fixed + 1, plan.context_window)
-        max_tokens, allowed = within_caps(session.warm, fixed, reserve, room)
+        max_tokens, allowed = window.within_caps(session.warm, fixed, reserve, room)
         if max_tokens < reserve or allowed < room:
             left = {"dispatch_id": state.id, "max_tokens": max_tokens, "envelope_tokens": allowed}
             session.stage(Draft("crp.dispatch.budget_warning", left))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from forestay.kernel import Draft
 from forestay.relay.facts import verify
 from forestay.relay.meaning import NOWHERE, Near, near_to, without_speakers
-from forestay.relay.packing import Packed, pack
+from forestay.relay.packing import EMPTY, Packed, pack
 from forestay.relay.ranking import rank
 
 if TYPE_CHECKING:
@@ -47,7 +47,10 @@ def packed_for(
     session: Session, query: str, room: int, goal: str, alike: Near, exclude: frozenset[int] = frozenset()
 ) -> tuple[Packed, frozenset[int]]:
     """An envelope without `exclude`, and which of its facts are not what was signed."""
-    warm, count = session.warm, session.model.count_tokens
+    warm = session.warm
+    if not warm.facts and not goal:
+        return EMPTY, frozenset()
+    count = session.model.count_tokens
     likely = max(_FEWEST, room // _TOKENS_OF_A_FACT)
     packed = pack(warm, rank(warm, query, limit=likely, near=alike), room, count, goal=goal, exclude=exclude)
     # While there is room for more, every fact with any signal of relevance is looked at (C17).

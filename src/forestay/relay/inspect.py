@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from forestay.kernel import Record, iso
-from forestay.relay import guard, quality, window
+from forestay.relay import guard, report, window
 from forestay.relay.envelope import near, packed_for
 from forestay.relay.packing import explain
 from forestay.relay.types import CostEstimate, EnvelopePreview, Pricing, RemainingBudget, SessionStatus
@@ -40,9 +40,9 @@ def status(session: Session) -> SessionStatus:
 async def preview(
     session: Session, system_prompt: str, task_input: str, max_output_tokens: int | None, description: str
 ) -> EnvelopePreview:
-    system_prompt, _ = guard.validate(system_prompt, "system_prompt")
-    task_input, _ = guard.validate(task_input, "task_input")
-    goal, _ = guard.validate(description, "description")
+    (system_prompt, task_input, goal), _ = guard.validate_all(
+        system_prompt=system_prompt, task_input=task_input, description=description
+    )
     warm = session.warm
     plan = window.plan(session.model, warm.config, system_prompt, task_input, max_output_tokens)
     left = warm.left()[1]
@@ -81,8 +81,8 @@ def estimate(
     seen = max(1, warm.windows)
     tokens_in = input_tokens if input_tokens is not None else warm.input_tokens // seen or size // 2
     tokens_out = output_tokens if output_tokens is not None else warm.output_tokens // seen or reserve // 2
-    prices = pricing or quality.price_of(warm.config, session.model.name)
-    return quality.estimate(planned, tokens_in, tokens_out, reserve, prices, warm.windows)
+    prices = pricing or report.price_of(warm.config, session.model.name)
+    return report.estimate(planned, tokens_in, tokens_out, reserve, prices, warm.windows)
 
 
 async def estimate_task(session: Session, system_prompt: str, task_input: str) -> CostEstimate:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from forestay.models import STOP, alike, answering, further, words
+from forestay.models import STOP, alike, answering, further, related, words
 from forestay.relay.entities import entities
 from forestay.relay.facts import QUARANTINE_FACTOR, Fact
 from forestay.relay.lines import Found, by_speaker, dates, in_context, in_one_text, in_order
@@ -38,6 +38,7 @@ _SHARP = 3  # the power of relevance
 _WEAK = 0.3
 _SYNONYM = 0.8  # what a word counts that stands for one of the query
 _FURTHER = 0.4  # what a synonym's synonym counts, for a word that no fact has
+_RELATED = 0.7  # what a word counts that is nearest in meaning to one of the query
 _ANSWER = 0.4  # what a word counts that answers are likely to hold
 _BETWEEN_ASPECTS = re.compile(r"(?<=[.!?;。！？；])\s+|\n+")
 
@@ -64,6 +65,7 @@ class Terms(msgspec.Struct, frozen=True):
     speaker: bool = True
     dates: bool = True
     synonyms: bool = True
+    related: bool = True
     meaning: bool = True
 
 
@@ -86,26 +88,33 @@ def query_terms(warm: Warm, text: str) -> dict[str, float]:
     return weights
 
 
-def synonyms_of(warm: Warm, query: Mapping[str, float], text: str) -> dict[str, float]:
-    """The words that can stand for those of `query`, or that an answer to `text` is likely to hold.
+def others_of(warm: Warm, query: Mapping[str, float], text: str, terms: Terms = ALL_TERMS) -> dict[str, float]:
+    """The words that can stand for those of `query`, are near to them, or that an answer to `text` is likely to hold.
 
     Each of them gains as much as a word that is as common as its family: a rare synonym says no more than the others.
     """
     found: dict[str, float] = {}
 
-    def join(family: Iterable[str], weight: float, *own: str) -> None:
-        known = [other for other in family if other not in query and warm.index.frequency(other)]
-        gain = weight * warm.index.idf(*own, *known)
-        for other in known:
-            found[other] = max(found.get(other, 0.0), gain / warm.index.idf(other))
+    def join(family: Iterable[tuple[str, float]], weight: float, *own: str) -> None:
+        known = [(other, near) for other, near in family if other not in query and warm.index.frequency(other)]
+        gain = weight * warm.index.idf(*own, *(other for other, _ in known))
+        for other, near in known:
+            found[other] = max(found.get(other, 0.0), gain * near / warm.index.idf(other))
 
     for word, weight in query.items():
-        join(alike(word), _SYNONYM * weight, word)
-        if not warm.index.frequency(word):
-            join(further(word), _FURTHER * weight, word)
-    for family in answering(text):
-        join(family, _ANSWER)
+        if terms.synonyms:
+            join(_wholly(alike(word)), _SYNONYM * weight, word)
+            if not warm.index.frequency(word):
+                join(_wholly(further(word)), _FURTHER * weight, word)
+        if terms.related:
+            join(related(word), _RELATED * weight, word)
+    for family in answering(text) if terms.synonyms else ():
+        join(_wholly(family), _ANSWER)
     return found
+
+
+def _wholly(family: Iterable[str]) -> Iterable[tuple[str, float]]:
+    return ((word, 1.0) for word in family)
 
 
 def aspects_of(text: str) -> list[str]:
@@ -119,7 +128,7 @@ def aspects_of(text: str) -> list[str]:
 def _hits(warm: Warm, text: str, limit: int, terms: Terms, every: bool = False) -> list[tuple[int, float]]:
     """What the words of `text` find: in the facts themselves, around them, from the people and days that it names."""
     query = query_terms(warm, text)
-    others = synonyms_of(warm, query, text) if terms.synonyms else {}
+    others = others_of(warm, query, text, terms)
     if terms.dates:
         query.update(dict.fromkeys(dates(text), 1.0))
     found = _around(warm, query, limit, terms, every)

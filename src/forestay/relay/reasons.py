@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from forestay.models import alike, further, words
+from forestay.models import alike, further, related, words
 from forestay.relay.facts import Fact, speaker
 from forestay.relay.lines import dates, is_named, lends_to
-from forestay.relay.ranking import Ranked, neighbours, query_terms, synonyms_of, trust
+from forestay.relay.ranking import Ranked, neighbours, others_of, query_terms, trust
 from forestay.relay.warm import Warm
 
 _WORD = re.compile(r"[^\W_]+")
@@ -60,10 +60,12 @@ class Reason(msgspec.Struct, frozen=True):
 def explain(warm: Warm, text: str, ranked: Iterable[Ranked], near: Mapping[int, float]) -> list[Reason]:
     """The reasons for each of `ranked`, as `rank` gave them for `text` and `near`."""
     asked, own = dates(text), query_terms(warm, text)
-    query = {**own, **synonyms_of(warm, own, text), **dict.fromkeys(asked, 1.0)}
+    query = {**own, **others_of(warm, own, text), **dict.fromkeys(asked, 1.0)}
     spelled = {stem: word for word in _WORD.findall(text) for stem in words(word)} | {day: day[1:] for day in asked}
     stands_for = {
-        other: f"{other} for {spelled.get(word, word)}" for word in own for other in (*further(word), *alike(word))
+        other: f"{other} for {spelled.get(word, word)}"
+        for word in own
+        for other in (*(near for near, _ in related(word)), *further(word), *alike(word))
     }
     spelled = {**stands_for, **spelled}
     return [_reason(warm, query, spelled, item, near.get(item.number)) for item in ranked]

@@ -13,7 +13,7 @@ import hmac
 import logging
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,7 +169,7 @@ class Relay:
                 "Structural validation cannot be switched off.",
                 at="$.config.structural_validation",
             )
-        async with self._alone(f"app {app_id}"), self.locks.at(f"relay-app/{_digest(app_id)}"):
+        async with self._alone(f"app {app_id}"), self._counting(app_id, later=later):
             if session_id is not None and await self._is_there(session_id):
                 return await self.session(session_id, binding_secret=secret)
             await self._check_limit(app_id)
@@ -201,6 +201,11 @@ class Relay:
                 await session.flush()
             self._sessions[session_id] = session
         return session
+
+    def _counting(self, app_id: str, *, later: bool) -> AbstractAsyncContextManager[object]:
+        """No other process opens a session of the app between our count and our record. What is written later is
+        counted later."""
+        return nullcontext() if later else self.locks.at(f"relay-app/{_digest(app_id)}")
 
     async def _is_there(self, session_id: str) -> bool:
         return (await self.ledger.head(f"relay/{session_id}")).seq >= 0

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from forestay.kernel import Draft, canonical
-from forestay.relay import quality
-from forestay.relay.types import Fallback, QualityReport, SeamReport, SecurityFlags, Stop, Telemetry
+from forestay.models import STOP, words
+from forestay.relay.extract import units
+from forestay.relay.facts import Fact
+from forestay.relay.index import Index
+from forestay.relay.types import (
+    CostEstimate,
+    Fallback,
+    Groundedness,
+    Pricing,
+    QualityReport,
+    SeamReport,
+    SecurityFlags,
+    SessionConfig,
+    Stop,
+    Support,
+    Telemetry,
+    Tier,
+)
 from forestay.relay.warm import WINDOW, Dispatch, pack_text
 
 if TYPE_CHECKING:
     from forestay.relay.session import Session
+
+_STATEMENT_SHARE = 0.6
+_FACT_SHARE = 0.8
+_SUPPORTERS = 5
+_SENTENCES_REPORTED = 2000
 
 
 def report_of(
@@ -28,7 +50,7 @@ def report_of(
         facts_extracted=len(made),
         continuation_windows=state.continuations,
         envelope_saturation=round(state.saturation, 6),
-        quality_tier=quality.tier(state.windows),
+        quality_tier=tier(state.windows),
         security_flags=msgspec.structs.replace(flags, integrity_violations=warm.violations),
         telemetry=Telemetry(
             windows=state.windows,
@@ -41,14 +63,14 @@ def report_of(
             overhead_ratio=warm.overhead_ratio,
             auto_ingested=state.auto_ingested,
             model=model,
-            cost_usd=quality.cost(state.input_tokens, state.output_tokens, quality.price_of(warm.config, model)),
+            cost_usd=cost(state.input_tokens, state.output_tokens, price_of(warm.config, model)),
             tool_calls=state.tool_calls,
             resumed=resumed,
             regroundings=state.regroundings,
             served_by=state.served_by,
             fallbacks=tuple(msgspec.convert(state.fallbacks, list[Fallback])),
         ),
-        groundedness=quality.groundedness(state.output, warm.index, warm.facts, state.envelope_facts),
+        groundedness=groundedness(state.output, warm.index, warm.facts, state.envelope_facts),
         fact_ids=tuple(fact.id for fact in made),
     )
 
@@ -66,4 +88,95 @@ def completed(state: Dispatch, report: QualityReport, stop: Stop) -> Draft:
             "groundedness": report.groundedness.score if report.groundedness is not None else None,
             "output": canonical.digest(pack_text(state.output)),
         },
+    )
+
+
+def tier(windows: int) -> Tier:
+    """C3: by the number of windows."""
+    if windows <= 1:
+        return "S"
+    return "A" if windows <= 10 else "B" if windows <= 100 else "C" if windows <= 1000 else "D"
+
+
+def groundedness(output: str, index: Index, facts: Sequence[Fact], envelope: Sequence[int]) -> Groundedness:
+    """The share of the output's statements that a fact of the envelope supports.
+
+    A fact supports a statement when it holds 60 % of the statement's content words, or when 80 % of its own (three or
+    more) stand in the statement, or when the statement quotes it; and in any case every number of the statement.
+    """
+    numbers = sorted(envelope)
+    holders: dict[str, list[int]] = {}
+    sentences = supported = 0
+    support: list[Support] = []
+    for unit in units(output):
+        if unit.kind == "heading":
+            continue
+        content = {word for word in words(output[unit.start : unit.end]) if word not in STOP}
+        if len(content) < 2:
+            continue
+        sentences += 1
+        for word in content:
+            if word not in holders:
+                holders[word] = index.holders(word, numbers) if numbers else []
+        ids = _supporters(output[unit.start : unit.end], content, holders, facts)
+        supported += 1 if ids else 0
+        if len(support) < _SENTENCES_REPORTED:
+            support.append(Support(unit.start, unit.end, ids))
+    return Groundedness(supported / sentences if sentences else None, sentences, supported, tuple(support))
+
+
+def _supporters(
+    statement: str, content: set[str], holders: dict[str, list[int]], facts: Sequence[Fact]
+) -> tuple[str, ...]:
+    shared: dict[int, int] = {}
+    for word in content:
+        for number in holders[word]:
+            shared[number] = shared.get(number, 0) + 1
+    figures = [holders[word] for word in content if word[0].isdigit()]
+    good = [
+        (-count, number)
+        for number, count in shared.items()
+        if (count >= _STATEMENT_SHARE * len(content) or _stands_in(facts[number], count, statement))
+        and all(number in held for held in figures)
+    ]
+    return tuple(f"f{number}" for _, number in sorted(good)[:_SUPPORTERS])
+
+
+def _stands_in(fact: Fact, shared: int, statement: str) -> bool:
+    """Whether nearly all of the fact was said; a fact of two words counts when it was quoted."""
+    if shared < 3:
+        return shared == 2 and fact.text in statement
+    return shared >= _FACT_SHARE * len({word for word in words(fact.text) if word not in STOP})
+
+
+def price_of(config: SessionConfig, model: str) -> Pricing | None:
+    """What the user says the model costs."""
+    return config.prices.get(model, config.pricing)
+
+
+def cost(input_tokens: int, output_tokens: int, pricing: Pricing | None) -> float | None:
+    """The cost in USD by the prices that the user gave; None without prices."""
+    if pricing is None:
+        return None
+    return round((input_tokens * pricing.input_per_million + output_tokens * pricing.output_per_million) / 1e6, 9)
+
+
+def estimate(
+    planned: int,
+    input_tokens: int,
+    output_tokens: int,
+    reserve: int,
+    pricing: Pricing | None,
+    completed: int,
+) -> CostEstimate:
+    """`planned` dispatches of these sizes; output beyond the reserve takes windows that carry the input again."""
+    windows_each = max(1, -(-output_tokens // max(1, reserve)))
+    total_in = planned * windows_each * input_tokens
+    total_out = planned * output_tokens
+    return CostEstimate(
+        max(1, planned * windows_each),
+        total_in,
+        total_out,
+        cost(total_in, total_out, pricing),
+        "high" if completed >= 10 else "medium" if completed >= 1 else "low",
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forestay.kernel import Append, Clock, Draft, Problem
+from forestay.kernel import Append, Draft, Problem
 from forestay.models import DEFAULT_PARAMS, Message, Model, Params, ToolSpec, shown
 from forestay.relay import guard, inspect
 from forestay.relay.compact import Compaction, due, plan
@@ -64,16 +64,13 @@ class Session(Journal):
     def __init__(self, relay: Relay, session_id: str, warm: Warm, head: int, key: bytes) -> None:
         super().__init__(relay, session_id, warm, head)
         self.key = key
+        self.clock = relay.clock
         self.vectors = relay.vectors_of(session_id)
         self._lock = asyncio.Lock()
         self._compacted_at = warm.kept
         self.models = Providers(relay, lambda: self.warm.providers)
         self._dispatches = guard.Rate(warm.config.dispatches_per_minute, "dispatches")
         self._bytes = guard.Rate(warm.config.ingest_bytes_per_minute, "bytes of ingest")
-
-    @property
-    def clock(self) -> Clock:
-        return self.relay.clock
 
     @property
     def handle(self) -> SessionHandle:
@@ -103,7 +100,8 @@ class Session(Journal):
 
     async def enter(self, operation: str) -> None:
         """O1."""
-        await self.refresh()
+        if self._stale:
+            await self.refresh()
         warm = self.warm
         if warm.closed:
             raise Problem("session_closed", "The session is closed.", session_id=self.id)

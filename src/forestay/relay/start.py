@@ -35,10 +35,10 @@ class Task(msgspec.Struct, frozen=True):
 
 
 def checked(intent: TaskIntent) -> Task:
-    system_prompt, flags = guard.validate(intent.system_prompt or "", "system_prompt")
-    task_input, task_flags = guard.validate(intent.task_input or "", "task_input")
-    goal, goal_flags = guard.validate(intent.description, "description")
-    return Task(intent, system_prompt, task_input, goal, guard.both(guard.both(flags, task_flags), goal_flags))
+    (system_prompt, task_input, goal), flags = guard.validate_all(
+        system_prompt=intent.system_prompt or "", task_input=intent.task_input or "", description=intent.description
+    )
+    return Task(intent, system_prompt, task_input, goal, flags)
 
 
 async def start(
@@ -60,7 +60,7 @@ async def start(
     plan = window.plan(
         session.model, session.warm.config, task.system_prompt, text, limit, terms.specs, terms.around
     )  # fmt: skip
-    if not plan.fits:
+    if not (fits := plan.fits):
         if plan.system + plan.reserve + 64 > plan.context_window:
             raise Problem(
                 "window_exceeded",
@@ -84,12 +84,12 @@ async def start(
         "max_output_tokens": limit,
         # As text: a marker may be a character that the ledger refuses.
         "flags": msgspec.json.encode(task.flags).decode(),
-        "auto_ingested": not plan.fits,
+        "auto_ingested": not fits,
         "remember": session.warm.config.remember_answers if remember is None else remember,
         **({"key": key} if key else {}),
     }
     drafts = [Draft("crp.dispatch.start", begun), *guard.injection_records(task.flags)]
-    return drafts, plan if plan.fits else None
+    return drafts, plan if fits else None
 
 
 def _shortened(text: str, room: int, count: Callable[[str], int]) -> str:

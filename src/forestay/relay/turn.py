@@ -13,7 +13,7 @@ import msgspec
 
 from forestay.kernel import Record, canonical
 from forestay.models import Completion, FinishReason, Message, ToolCall, Usage, whole
-from forestay.relay import quality
+from forestay.relay.report import tier
 from forestay.relay.types import Stop, Tier
 from forestay.relay.warm import Dispatch
 from forestay.relay.window import Around
@@ -57,7 +57,7 @@ def turned(state: Dispatch, stop: Stop) -> Turned:
         canonical.digest(text),
         state.window_id,
         state.windows,
-        quality.tier(state.windows),
+        tier(state.windows),
         len(state.envelope_facts),
     )
 

@@ -10,6 +10,7 @@ W1  What is sent and what may be written never exceed the window together, as th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,6 +19,7 @@ from forestay.models import MESSAGE_TOKENS, OPENING_TOKENS, Message, Model, Tool
 from forestay.relay.continuation import ANCHOR, LEAST_ANCHOR
 from forestay.relay.progress import Structure, continuation_prompt
 from forestay.relay.types import SessionConfig
+from forestay.relay.warm import Warm
 
 _DEFAULT_RESERVE = 16_384
 _LEAST_WINDOW = 256  # tokens that a conversation leaves for the task and its answer
@@ -115,6 +117,29 @@ def reserve(model: Model, config: SessionConfig, max_output: int | None, window:
         )
     chosen = asked or limit or min(window // 4, _DEFAULT_RESERVE)
     return max(1, min(chosen, window // 2) if asked is None else chosen)
+
+
+def within_caps(warm: Warm, fixed: int, reserve: int, room: int) -> tuple[int, int]:
+    """What a session's caps leave for the next window (C10, C14): `max_tokens` and the envelope's room, or 1001.
+    `fixed` tokens are sent in any case."""
+    windows, tokens_in, tokens_out = warm.left()
+    config = warm.config
+    if windows == 0:
+        raise _exhausted("max_windows_per_session", warm.windows, config.max_windows_per_session or config.max_windows)
+    if tokens_in is not None:
+        if fixed > tokens_in:
+            raise _exhausted("max_total_input_tokens", warm.input_tokens, config.max_total_input_tokens, needed=fixed)
+        room = min(room, tokens_in - fixed)
+    if tokens_out is not None:
+        if tokens_out < 1:
+            raise _exhausted("max_total_output_tokens", warm.output_tokens, config.max_total_output_tokens)
+        reserve = min(reserve, tokens_out)
+    return reserve, room
+
+
+def _exhausted(cap: str, usage: int, limit: int | None, **more: Any) -> Problem:
+    said = f"The session's {cap} of {limit} is used up."
+    return Problem("budget_exhausted", said, cap=cap, dimension=cap, usage=usage, limit=limit, **more)
 
 
 def first_messages(system_prompt: str, envelope: str, task_input: str) -> list[Message]:

@@ -12,23 +12,21 @@ What time it is for the run: see `run_clock`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forestay.kernel import Append, Problem
 from forestay.runs import decider
-from forestay.runs.effects import plain
 from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution
 from forestay.runs.log import append_of, standing_of
 from forestay.runs.nodes.registry import NodeType
 from forestay.runs.outcome import Make, Outcome, Parked, along, completed, error_of, failed, step, tell
 from forestay.runs.state import ENDED, Event, RunState
-from forestay.runs.tool_sessions import left_open
+from forestay.runs.values import plain
 
 if TYPE_CHECKING:
     from forestay.runs.engine import Engine
-    from forestay.runs.ports import Ports
 
 _BATCH = 256
 REFUSALS = frozenset({"ledger_full", "ledger_read_only", "ledger_locked", "ledger_io", "ledger_unreachable"})
@@ -62,6 +60,8 @@ _NOTHING = _Batch()
 
 
 class RunActor:
+    replays = False  # what is not on record is done
+
     def __init__(self, engine: Engine, state: RunState, owner: str | None = None) -> None:
         self.engine = engine
         self.state = state
@@ -93,10 +93,6 @@ class RunActor:
         self._batch = _NOTHING
 
     # What an execution needs
-
-    @property
-    def ports(self) -> Ports:
-        return self.engine.ports
 
     def now(self) -> int:
         """The wall clock's time; a turn has one."""
@@ -134,13 +130,7 @@ class RunActor:
         """What the clock has jumped over while work was under way, and the log does not know yet (T4)."""
         if self._turn_ms or not self.state.counts.get("running"):
             return 0
-        return self.engine.watch.look() - self._missed_ms
-
-    def new_id(self, prefix: str) -> str:
-        return self.engine.ids.new(prefix)
-
-    def perform(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Awaitable[Any] | Any:
-        return fn()
+        return self.engine.watch.look(self.engine.clock.now_ms()) - self._missed_ms
 
     async def next_ended(self, node_id: str) -> str:
         """The key of the next child of a node that ends; meanwhile the children's time is the node's (T2)."""
@@ -239,16 +229,18 @@ class RunActor:
         finally:
             self._driver = None
             self._batch = _NOTHING  # a run that rests keeps nothing of what it has written
-        if moved:
-            self.engine.family.kin.moved(self)
+        kin = self.engine.family.kin
+        if moved and kin.held:
+            kin.moved(self)
         if not self.lost and (self.state.ended is None or self._wake is not None):
             self._rest()
 
     def _collect(self) -> _Batch | None:
         """What is to be written next: the commands that came in, each after what fell due before it (T3)."""
         batch = self._batch = _Batch()
-        self._notice_a_jump()
-        self._turn_ms = self.engine.clock.now_ms()
+        now = self.engine.clock.now_ms()
+        self._notice_a_jump(now)
+        self._turn_ms = now
         try:
             self._fill(batch)
         finally:
@@ -274,14 +266,17 @@ class RunActor:
     def _is_overdue(self, at: int | None) -> bool:
         """Whether a deadline comes before that time of the run's own clock; None: now."""
         due = self.state.next_due() if self.owned else None
-        return due is not None and due <= (self.moment() if at is None else at)
+        if due is None or due > (self.now() if at is None else at):  # the run's own clock is never ahead
+            return False
+        return at is not None or due <= self.moment()
 
-    def _notice_a_jump(self) -> None:
+    def _notice_a_jump(self, now: int) -> None:
         """Put into the log that the clock jumped while work is under way (T4)."""
-        jump, at = self._jump_ms, self.moment()
-        self._missed_ms = self.engine.watch.look()
-        if jump:
-            self._news.append(Event("forestay.clock.jumped", {"byMs": jump}, at=at))
+        missed = self.engine.watch.look(now)
+        if missed != self._missed_ms and self.state.counts.get("running"):
+            jumped = {"byMs": missed - self._missed_ms}
+            self._news.append(Event("forestay.clock.jumped", jumped, at=self.moment()))
+        self._missed_ms = missed
 
     def _do(self, batch: _Batch, make: Make, future: asyncio.Future[Any] | None, at: int | None) -> None:
         """Do `make` at that time of the run's own clock; None: now."""
@@ -316,9 +311,13 @@ class RunActor:
             return True
         now = self.now() if self.owned else 0  # time is the owner's
         chance = self.engine.randomness.uniform
+
+        def limit() -> int:
+            reached = self.moment() if self.owned else 0
+            return reached if until is None else min(reached, until)
+
         while len(batch.events) < _BATCH:
-            limit = self.moment() if self.owned else 0
-            events = decider.decide(self.state, now, chance, limit if until is None else min(limit, until))
+            events = decider.decide(self.state, now, chance, limit)
             for event in events:
                 self._take(batch, event, self.state.at)
             ran = self._run_inline(batch)
@@ -328,8 +327,9 @@ class RunActor:
 
     def _take(self, batch: _Batch, event: Event, at: int) -> None:
         """Give an event its place and its times, and take it into the state."""
-        for closing in left_open(self.state, event):
-            self._take(batch, closing, at)
+        if event.type in decider.LEAVING:
+            for closing in decider.left_open(self.state, event):
+                self._take(batch, closing, at)
         event.ts = event.ts or self.now()
         event.at = min(event.at or at, event.ts)
         event.seq = self.state.seq + 1
@@ -439,18 +439,20 @@ class RunActor:
 
     def _rest(self) -> None:
         """Nothing to do now: be woken when time alone will move the run."""
-        due, now = self.state.next_wake() if self.owned else None, self.engine.clock.now_ms()
-        if due is not None and due <= now and (own := self.state.next_due()) is not None:
-            due = now + max(1, own - self.moment())  # a relative holds it back, and will say when it has moved
+        due = self.state.next_wake() if self.owned else None
         if due != self._wake_at:
             if self._wake is not None:
                 self._wake.cancel()
                 self._wake = None
             if due is not None:
+                now = self.engine.clock.now_ms()
+                if due <= now and (own := self.state.next_due()) is not None:
+                    due = now + max(1, own - self.moment())  # a relative holds it back, and will say when it has moved
                 seconds = min(max((due - now) / 1000, 0.001), 3600.0)
                 self._wake = asyncio.get_running_loop().call_later(seconds, self._woken)
             self._wake_at = due
-        self.engine.on_idle(self)
+        if self.idle:
+            self.engine.on_idle(self)
 
     def _woken(self) -> None:
         self._wake = self._wake_at = None

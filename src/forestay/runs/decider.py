@@ -18,19 +18,22 @@ from typing import Any
 from forestay.kernel import Problem
 from forestay.runs import spending
 from forestay.runs.definition import ConnectionPort, ExpressionPort, Port, Retry, StaticPort
-from forestay.runs.effects import plain
 from forestay.runs.expressions import compile_expression
 from forestay.runs.plan import PlanEdge, PlanNode
 from forestay.runs.state import Event, InterruptState, NodeState, RunState, shown_outputs
-from forestay.runs.values import equal, member
+from forestay.runs.values import equal, member, plain
 
 Chance = Callable[[], float]
+LEAVING = {"node.failed": "failed", "node.cancelled": "cancelled"}
+"""The ends of a node that leave its sessions with tools open, and what becomes of those (OpenWOP RFC 0078)."""
 Verdict = str | None  # "start", "skip", or nothing yet
 
 
-def decide(state: RunState, now: int, chance: Chance = lambda: 0.5, until: int | None = None) -> list[Event]:
-    """The next events. Take them in and call again until there are none. Deadlines are taken up to `until`, a time of
-    the run's own clock; `now` is the wall clock's."""
+def decide(
+    state: RunState, now: int, chance: Chance = lambda: 0.5, until: Callable[[], int] | None = None
+) -> list[Event]:
+    """The next events. Take them in and call again until there are none. Deadlines are taken up to `until()`, a time of
+    the run's own clock; `now` is the wall clock's, which is never behind it."""
     if state.ended is not None or state.seq < 0:
         return []
     if state.budget is not None and (spent := _spent(state, now, state.budget)):
@@ -39,7 +42,7 @@ def decide(state: RunState, now: int, chance: Chance = lambda: 0.5, until: int |
         error = state.nodes[state.failure].error or {}
         return finish_failed(state, now, error, state.failure)
     following = [] if state.paused_ms is not None else _paused(state) or _following(state, now)
-    return following or _due(state, now, now if until is None else until, chance)
+    return following or _due(state, now, until, chance)
 
 
 def _paused(state: RunState) -> list[Event]:
@@ -120,7 +123,7 @@ def resolve_inputs(state: RunState, plan: PlanNode) -> dict[str, Any]:
         if state.edges.get(edge.id) == "success":
             inputs[edge.target_input] = _brought(state, edge)
     for name, port in plan.doc.inputs.items():
-        value = _port(state, port, name, (plan.id, plan.doc.type_id))
+        value = _port(state, port, name, (plan.doc.id, plan.doc.type_id))
         if value is not _ABSENT:
             inputs[name] = value
     return inputs
@@ -165,10 +168,10 @@ def _port(state: RunState, port: Port, name: str, reader: tuple[str, str]) -> An
 # Time
 
 
-def _due(state: RunState, now: int, until: int, chance: Chance) -> list[Event]:
-    """The earliest deadline up to `until`, with its own time (T3)."""
+def _due(state: RunState, now: int, until: Callable[[], int] | None, chance: Chance) -> list[Event]:
+    """The earliest deadline up to `until()`, with its own time (T3)."""
     due = state.next_due()
-    if due is None or due > until:
+    if due is None or due > now or (until is not None and due > until()):
         return []
     if due == state.deadline:
         events = _out_of_time(state, now)
@@ -401,3 +404,13 @@ def run_outputs(state: RunState) -> dict[str, Any]:
 
 def _node_event(type: str, name: str, **payload: Any) -> Event:
     return Event(type, {"nodeId": name, **payload}, name)
+
+
+def left_open(state: RunState, event: Event) -> list[Event]:
+    """The ends of the sessions with tools that a node leaves open when `event`, one of `LEAVING`, ends it. A node
+    closes what it opened; this closes in its place what it cannot any more."""
+    node = state.nodes.get(event.node or "")
+    return [
+        Event("tool.session.closed", {"sessionId": name, "toolId": tool, "outcome": LEAVING[event.type]}, event.node)
+        for name, tool in (node.sessions.items() if node is not None else ())
+    ]

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from forestay.kernel import Append, Clock, Ids, Ledger, Problem, Randomness, iso
+import msgspec
+
+from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Randomness, iso
 from forestay.runs import decider
 from forestay.runs.actor import RunActor
 from forestay.runs.evolve import fold
@@ -30,12 +33,13 @@ from forestay.runs.outcome import Make, Outcome, error_of
 from forestay.runs.ports import Ports
 from forestay.runs.run_clock import Watch
 from forestay.runs.state import Event, RunState, new_state
-from forestay.runs.types import Limits
+from forestay.runs.types import TERMINAL, Limits, RunStatus
 from forestay.runs.workflows import Ref, Stored, Workflows
 
 _KEEP_IDLE = 2000
 _KEEP_ENDED = 512
 _FAULTS = 3
+_DEDUP_RETRY_MS = 1000  # a run may take any time: come back soon and look
 _AT_ONCE = 8  # runs that are taken up at once where each costs round trips
 _LOOK_AGAIN = 40  # sweeps: on a shared ledger nobody appends to what we carry, and a look is a round trip
 # What stands in a run's own way, unlike a full disk or another owner.
@@ -62,7 +66,9 @@ class Engine:
         lease_seconds: float = 30.0,
         sweep_seconds: float = 1.0,
         room: int | None = None,
+        replays_ask: bool = False,
     ) -> None:
+        self.replays_ask = replays_ask
         self.ledger = ledger
         self.workflows = workflows
         self.registry = registry
@@ -306,7 +312,48 @@ class Engine:
     # Starting
 
     async def create(self, run_id: str, stored: Stored, events: list[Event], *extra: Append) -> RunState:
-        """A new run: on disk, and under way, when this returns."""
+        """A new run: on disk, and under way, when this returns; `run_already_active` when there is one of this id."""
+        try:
+            return await self._begin(run_id, stored, [msgspec.structs.replace(event) for event in events], *extra)
+        except Problem as problem:
+            if problem.key != "ledger_conflict" or (extra and (await self.ledger.head(stream_of(run_id))).seq < 0):
+                raise
+            raise Problem("run_already_active", "This run exists already.", activeRunId=run_id) from problem
+
+    async def create_alone(
+        self, run_id: str, stored: Stored, events: list[Event], scope_id: str | None, tenant: str
+    ) -> RunState:
+        """A run that is the only active one of its workflow and scope; who comes second is told of the first (W9)."""
+        while True:
+            claim = await self._claim(tenant, stored.plan.workflow.id, scope_id, run_id)
+            try:
+                return await self.create(run_id, stored, events, claim)
+            except Problem as problem:
+                if problem.key != "ledger_conflict":  # else another run took the place meanwhile: look again
+                    raise
+
+    async def _claim(self, tenant: str, workflow_id: str, scope_id: str | None, run_id: str) -> Append:
+        """The place that a deduplicated run takes: only one can have it while that run is active (W9)."""
+        identity = hashlib.sha256("\0".join((tenant, workflow_id, scope_id or "")).encode()).hexdigest()[:40]
+        stream = f"dedup/{identity}"
+        head = await self.ledger.read(stream, 0, 1, reverse=True)
+        if head:
+            active = head[0].payload["runId"]
+            if await self.status(active) not in TERMINAL:
+                raise Problem(
+                    "run_already_active",
+                    "A run of this workflow and scope is active.",
+                    retry_after_ms=_DEDUP_RETRY_MS,
+                    activeRunId=active,
+                )
+        return Append(stream, [Draft("dedup.claimed", {"runId": run_id})], head[0].seq if head else -1)
+
+    async def status(self, run_id: str) -> RunStatus | None:
+        """The status in the table; None when there is no such run."""
+        rows = await self.ledger.look_up("SELECT status FROM runs WHERE run_id = ?", (run_id,))
+        return rows[0][0] if rows else None
+
+    async def _begin(self, run_id: str, stored: Stored, events: list[Event], *extra: Append) -> RunState:
         if self.draining or len(self._actors) >= self.limits.max_active_runs:
             raise Problem("unavailable", "The engine takes no new runs now.", retry_after_ms=1000, retryAfter=1)
         if run_id in self._actors or run_id in self._finished or run_id in self._loading:
@@ -396,7 +443,7 @@ class Engine:
     def on_idle(self, actor: RunActor) -> None:
         """Keep idle runs for a while; those that time will move soon stay."""
         run_id = actor.state.run_id
-        if not actor.idle or self._actors.get(run_id) is not actor:
+        if self._actors.get(run_id) is not actor:
             return
         self._idle[run_id] = None
         self._idle.move_to_end(run_id)

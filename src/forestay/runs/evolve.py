@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.runs import channels, tool_sessions
+from forestay.runs import channels
 from forestay.runs.plan import TAKES_UP_FAILURE, PlanEdge, PlanNode, passes
 from forestay.runs.secrets import learn
 from forestay.runs.spending import MOVES, take_in
@@ -149,6 +149,15 @@ def _resumed(state: RunState, event: Event) -> None:
     for name in [name for name in state.active if state.nodes[name].status == "stopped"]:
         _move(state, name, "running")
         _limit(state, name)
+
+
+def _tool_session(state: RunState, event: Event) -> None:
+    """A session with a tool begins or ends (OpenWOP RFC 0078)."""
+    if (node := state.nodes.get(event.node or "")) is None:
+        return
+    others = {name: tool for name, tool in node.sessions.items() if name != event.payload["sessionId"]}
+    opened = event.type == "tool.session.opened"
+    node.sessions = {**others, event.payload["sessionId"]: event.payload["toolId"]} if opened else others
 
 
 def _forked(state: RunState, event: Event) -> None:
@@ -523,8 +532,8 @@ _HANDLERS: dict[str, Callable[[RunState, Event], None]] = {
     "artifact.created": _artifact,
     "version.pinned": _pinned,
     "provider.usage": _usage,
-    "tool.session.opened": tool_sessions.noted,
-    "tool.session.closed": tool_sessions.noted,
+    "tool.session.opened": _tool_session,
+    "tool.session.closed": _tool_session,
     "runOrchestrator.decided": _decided,
     "lease.acquired": _leased,
     "forestay.clock.jumped": _jumped,

@@ -4,6 +4,10 @@
       attempt makes no change twice, and says only what no earlier one said at the same place.
 - X2  An execution's events go into the log together with the fact that ends it, or with the next effect.
 - X3  `Parked` is no error: it leaves the code where it waits; the log says for what.
+- F1  The identity of an effect (layer 2 of idempotency, OpenWOP §1.5) has no attempt in it: a retry of a node asks for
+      the same effect.
+- F2  A result is on disk before the node sees it; from then on the effect is never performed again.
+- F3  What was not recorded is performed again, under the same identity.
 - X4  An effect recorded for `later` goes into the log with what comes next. Nothing reaches the outside on top of it
       before that: the next effect that is not for later begins when it is on disk.
 """
@@ -11,27 +15,28 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from forestay.kernel import Append, Draft, Problem, iso
+from forestay.kernel import Append, Draft, Problem, base64url, iso
 from forestay.models import Model
 from forestay.runs import channels
 from forestay.runs.artifacts import artifact_stream
-from forestay.runs.effects import invocation_id, ordinal_of, plain
 from forestay.runs.expressions import compile_expression
 from forestay.runs.mock_models import MockModels
 from forestay.runs.node_http import NodeHttp
 from forestay.runs.node_memory import NodeMemory
-from forestay.runs.outcome import Make, Outcome, Parked, along
+from forestay.runs.outcome import Make, Outcome, Parked, Unrecorded, along
 from forestay.runs.plan import passes
 from forestay.runs.ports import Caller, PromptSource, ToolSource
 from forestay.runs.spending import RunBudget
 from forestay.runs.state import MASK, Event, RunState, Said, check_reader
 from forestay.runs.types import Limits
+from forestay.runs.values import plain
 
 if TYPE_CHECKING:
     from forestay.runs.actor import RunActor
@@ -144,38 +149,38 @@ class Execution:
 
     @property
     def models(self) -> MockModels:
-        return _wired(self._actor.ports.models, "models")
+        return _wired(self._actor.engine.ports.models, "models")
 
     def capabilities_of(self, model: Model) -> frozenset[str]:
         """What a model is known to be capable of (RFC 0031)."""
-        known = self._actor.ports.capabilities_of
+        known = self._actor.engine.ports.capabilities_of
         return frozenset() if known is None else known(model)
 
     async def secret(self, credential_id: str) -> str:
         """The value of a credential, where the host gives nodes any; it is in no record."""
-        value = await _wired(self._actor.ports.secrets, "secrets")(self.tenant, credential_id)
+        value = await _wired(self._actor.engine.ports.secrets, "secrets")(self.tenant, credential_id)
         if value is None:
             raise Problem("credential_unavailable", f"There is no credential {credential_id[:64]}.")
         return value
 
     @property
     def tools(self) -> ToolSource:
-        return _wired(self._actor.ports.tools, "tools")
+        return _wired(self._actor.engine.ports.tools, "tools")
 
     @property
     def http(self) -> NodeHttp:
         """Requests out, through the SSRF-safe connector."""
         if self._http is None:
-            self._http = NodeHttp(self, _wired(self._actor.ports.http, "http"))
+            self._http = NodeHttp(self, _wired(self._actor.engine.ports.http, "http"))
         return self._http
 
     @property
     def prompts(self) -> PromptSource:
-        return _wired(self._actor.ports.prompts, "prompts")
+        return _wired(self._actor.engine.ports.prompts, "prompts")
 
     @property
     def has_prompts(self) -> bool:
-        return self._actor.ports.prompts is not None
+        return self._actor.engine.ports.prompts is not None
 
     @property
     def untrusted(self) -> bool:
@@ -186,7 +191,7 @@ class Execution:
     def memory(self) -> NodeMemory:
         """What is kept between runs."""
         if self._memory is None:
-            self._memory = NodeMemory(self, _wired(self._actor.ports.memory, "memory"))
+            self._memory = NodeMemory(self, _wired(self._actor.engine.ports.memory, "memory"))
         return self._memory
 
     def caller(self, key: str, provider: str = "node") -> Caller:
@@ -196,8 +201,7 @@ class Execution:
 
     def identity(self, key: str, provider: str) -> str:
         """The effect's identity, the same on every attempt (F1)."""
-        ordinal = ordinal_of(self.iteration, self._prefix + key)
-        return invocation_id(self.tenant, self.run_id, self.node_id, ordinal, provider)
+        return invocation_id(self.tenant, self.run_id, self.node_id, self.iteration, self._prefix + key, provider)
 
     def evaluate(self, expression: str, **names: Any) -> Any:
         extra = {**names, "variables": self.variables}
@@ -234,6 +238,11 @@ class Execution:
     def workflow_defaults(self) -> dict[str, Any] | None:
         return self._state.plan.workflow.defaults
 
+    @property
+    def may_have_budget(self) -> bool:
+        """Whether the run has a budget, or is a child of one that may."""
+        return self._state.budget is not None or self._state.parent is not None
+
     async def budget(self) -> RunBudget | None:
         """The ceilings of the root run and what its log says was used; None when nothing limits it."""
         if self.root == self.run_id:
@@ -242,7 +251,7 @@ class Execution:
 
     def metered(self, model: Model, agent_id: str | None = None) -> Model:
         """The model as this node may ask it: with the budget's meter, where there is one."""
-        governor = self._actor.ports.governor
+        governor = self._actor.engine.ports.governor
         return model if governor is None else governor.metered(model, self, agent_id)
 
     async def raise_budget(self, mark: str, payload: dict[str, Any]) -> None:
@@ -280,13 +289,17 @@ class Execution:
             return said is not None
         return said.type == type and (type in _UNDONE or said.payload == payload)
 
+    def say(self, type: str, payload: dict[str, Any], place: str = "", cause: str | None = None, id: str = "") -> str:
+        """As `emit`, where nobody needs the event's id: the log gives it one. The event's mark (X1)."""
+        if not type.startswith(EMITTED) and not _VENDOR.fullmatch(type):
+            raise Problem("schema_mismatch", f"A node cannot emit {type!r}.", fix="Prefix it with a vendor's name.")
+        return self._record(type, plain(payload), place=place, cause=cause, id=id)
+
     def emit(self, type: str, payload: dict[str, Any], place: str = "", cause: str | None = None) -> str:
         """Say `type` in the run's log; the event's id. What is said under a `place` of its own is counted apart (X1).
         `cause` is the id of the event that led to this one."""
-        if not type.startswith(EMITTED) and not _VENDOR.fullmatch(type):
-            raise Problem("schema_mismatch", f"A node cannot emit {type!r}.", fix="Prefix it with a vendor's name.")
-        id, before = self._actor.new_id(""), len(self.events)
-        mark = self._record(type, plain(payload), place=place, cause=cause, id=id)
+        id, before = self._actor.engine.ids.new(""), len(self.events)
+        mark = self.say(type, payload, place, cause, id)
         if len(self.events) > before:
             return id
         said: Said = self._node.memo[f"emit:{mark}"]
@@ -343,8 +356,8 @@ class Execution:
     def artifact(self, artifact_type: str, data: Any, *, media_type: str = "application/json") -> str:
         """Keep `data` as an artifact of the run; its id is the same on every execution, and in every fork."""
         self._waits += 1
-        ordinal = ordinal_of(self.iteration, f"{self._prefix}artifact:{self._waits}")
-        id = "art_" + invocation_id(self.tenant, self.origin, self.node_id, ordinal, "artifact")[:26]
+        key = f"{self._prefix}artifact:{self._waits}"
+        id = "art_" + invocation_id(self.tenant, self.origin, self.node_id, self.iteration, key, "artifact")[:26]
         stream = artifact_stream(self.run_id, id)
         before = len(self.events)
         self._record("artifact.created", {"artifactId": id, "artifactType": artifact_type, "nodeId": self.node_id})
@@ -367,7 +380,7 @@ class Execution:
 
         With `later` it is on disk before the next effect begins (X4): for what may be done again after a crash.
         """
-        name = self._prefix + key
+        name = self.named(key)
         if f"effect:{name}" in self._node.memo:
             return self._node.memo[f"effect:{name}"]  # type: ignore[no-any-return]
         if name in self._later:
@@ -376,7 +389,9 @@ class Execution:
             await self.flush()
         token = _SCOPE.set(f"{_SCOPE.get()}{key}>")
         try:
-            made = self._actor.perform(self, key, fn)
+            if self._actor.replays:
+                raise Unrecorded(key)
+            made = fn()
             result = plain(await made if inspect.isawaitable(made) else made)
         finally:
             _SCOPE.reset(token)
@@ -388,6 +403,10 @@ class Execution:
         else:
             await self.flush(event)
         return result  # type: ignore[no-any-return]
+
+    def named(self, key: str) -> str:
+        """How the log calls an effect of this execution."""
+        return self._prefix + key
 
     async def flush(self, *events: Event) -> None:
         """Put what this execution has to say into the log now."""
@@ -442,7 +461,7 @@ class Execution:
         key = key or f"{self.node_id}:{self.iteration}:{self._prefix}{self._waits}"
         if key in self._state.answers:
             return self._state.answers[key]
-        id = self._actor.new_id("int")
+        id = self._actor.engine.ids.new("int")
         payload = {"nodeId": self.node_id, "interruptId": id, "kind": kind, "key": key}
         private = {"data": data, "resume_schema": resume_schema, "timeout_ms": timeout_ms, "default": default}
         request: dict[str, Any] = {"kind": kind, "key": key, "data": data}
@@ -531,6 +550,13 @@ class Execution:
     async def next_ended(self) -> str:
         """The key of the next child of this node that ends from now on."""
         return await self._actor.next_ended(self.node_id)
+
+
+def invocation_id(tenant: str, run_id: str, node_id: str, iteration: int, key: str, provider: str) -> str:
+    """base64url of the hash over tenant, run, node, logical invocation ordinal and provider key. The ordinal is the
+    node's iteration and the key that its code gave the effect."""
+    text = "\0".join(("openwop:activity:v2", tenant, run_id, node_id, f"{iteration}:{key}", provider))
+    return base64url.encode(hashlib.sha256(text.encode()).digest())
 
 
 def _about(kind: str, data: Any) -> dict[str, Any]:

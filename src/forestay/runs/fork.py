@@ -7,6 +7,9 @@
 - K4  A difference is reported once per place as `replay.diverged`; the recorded history stands.
 - K5  A branch in the middle of a node that had read from memory is refused when an entry of it is gone: the node would
       go on with another memory than it had (RFC 0039 §B).
+- K6  Where the host says so (`replays_ask`), a replay puts each recorded question of a node to its model again. When
+      the model refuses now what it answered then, or the other way round, the replay ends there and fails; no other
+      answer is looked at, and none takes the place of the recorded one (RFC 0041 §B).
 """
 
 from __future__ import annotations
@@ -60,6 +63,8 @@ async def fork_run(
 
 
 def _forked(state: RunState, source: str, start: int, request: ForkRequest) -> RunForked:
+    if state.error is not None and state.error.get("code") == "replay_diverged_at_refusal":  # K6
+        raise Problem(state.error["code"], state.error["message"], runId=state.run_id, **state.error["details"])
     return RunForked(
         run_id=state.run_id,
         source_run_id=source,

@@ -51,7 +51,7 @@ def to_draft(event: Event, standing: dict[str, Any] | None = None, fork: dict[st
 
 def type_of(record: Record) -> str:
     """The event's type; those of our own had another first word until 0.1."""
-    return former.renamed(record.type)
+    return former.renamed(record.type) if former.FORMER in record.type else record.type
 
 
 def to_event(record: Record) -> Event:
@@ -92,13 +92,14 @@ def overlaid_tags(record: Record) -> list[str] | None:
 
 def standing_of(state: RunState, instance: str) -> dict[str, Any]:
     """What the `runs` table keeps of a run, told with the last event of each batch."""
-    standing: dict[str, Any] = {"st": state.status, "i": instance}
-    if (wake := state.next_wake()) is not None:
-        standing["w"] = wake
-    if state.busy:
+    stands = state.standing
+    standing: dict[str, Any] = {"st": stands.status, "i": instance}
+    if stands.wake is not None:
+        standing["w"] = stands.wake
+    if stands.busy:
         standing["b"] = 1
-    if asks := state.open_questions:
-        standing["q"] = asks
+    if stands.questions:
+        standing["q"] = stands.questions
     link = state.parent
     if link is not None and not link.get("detached"):
         standing["d"] = link.get("depth", 1)

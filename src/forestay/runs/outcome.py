@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from forestay.kernel import Append, Problem, redact_text
 from forestay.runs import decider
 from forestay.runs.frames import frames_of, logged
@@ -19,22 +21,13 @@ NODES = logging.getLogger("forestay.nodes")  # nodes whose code failed without m
 Chance = Callable[[], float]
 
 
-class Outcome:
+class Outcome(msgspec.Struct):
     """What a command does to a run: events, appends to other streams, a result, and what to do once it is durable."""
 
-    __slots__ = ("after", "appends", "events", "result")
-
-    def __init__(
-        self,
-        events: list[Event],
-        result: Any = None,
-        appends: list[Append] | None = None,
-        after: Callable[[], None] | None = None,
-    ) -> None:
-        self.events = events
-        self.result = result
-        self.appends = appends or []
-        self.after = after
+    events: list[Event]
+    result: Any = None
+    appends: list[Append] = []
+    after: Callable[[], None] | None = None
 
 
 def along(appends: list[Append], append: Append) -> None:
@@ -52,6 +45,10 @@ class Parked(BaseException):
     def __init__(self, outcome: Callable[[RunState], Outcome]) -> None:
         super().__init__()
         self.outcome = outcome
+
+
+class Unrecorded(Exception):
+    """The code of a node that is replayed asked for something that the log does not have."""
 
 
 Make = Callable[[RunState], Outcome]

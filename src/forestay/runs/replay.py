@@ -1,9 +1,8 @@
-"""Replay: walk a recorded log, decide and compute again, compare (K3, K4)."""
+"""Replay: walk a recorded log, decide and compute again, compare (K3, K4, K6)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,17 +10,17 @@ import msgspec
 from forestay.kernel import Problem, Record
 from forestay.runs import decider
 from forestay.runs.diff import VOLATILE, without_volatile
-from forestay.runs.effects import plain
 from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution
 from forestay.runs.log import to_event
-from forestay.runs.outcome import Make, Parked, completed, error_of
+from forestay.runs.outcome import Make, Parked, Unrecorded, completed, error_of
+from forestay.runs.refusal import REFUSAL, answer_now, kind_of
 from forestay.runs.state import Event, RunState
 from forestay.runs.types import TERMINAL_EVENTS
+from forestay.runs.values import plain
 
 if TYPE_CHECKING:
     from forestay.runs.engine import Engine
-    from forestay.runs.ports import Ports
 
 # What the decider makes of the state alone. Everything else came from outside: time, people, effects, code.
 _DECIDED = frozenset({"node.started", "node.skipped", "run.completed", "forestay.loop.taken"})
@@ -30,32 +29,20 @@ _IGNORED = VOLATILE | {"delayMs"}
 _PATIENCE = 10.0
 
 
-class Unrecorded(Exception):
-    """The code asked for something that the log does not have."""
-
-
 class _Replayer:
     """Stands where the run's actor stands, and gives out only what is on record."""
+
+    replays = True
 
     def __init__(self, engine: Engine, state: RunState) -> None:
         self.engine = engine
         self.state = state
-
-    @property
-    def ports(self) -> Ports:
-        return self.engine.ports
 
     def now(self) -> int:
         return self.state.ts
 
     def moment(self) -> int:
         return self.state.at
-
-    def new_id(self, prefix: str) -> str:
-        return self.engine.ids.new(prefix)
-
-    def perform(self, execution: Execution, key: str, fn: Callable[[], Any]) -> Awaitable[Any]:
-        raise Unrecorded(key)
 
     async def next_ended(self, node_id: str) -> str:
         raise Unrecorded(node_id)
@@ -83,6 +70,8 @@ class Replay:
     async def run(self) -> list[Event]:
         """The fork's events from `fromSeq` on."""
         for event in self._expected:
+            if self._engine.replays_ask and await self._refusal_changed(event):
+                return self._events
             kind = await self._compare(event)
             if kind is not None:
                 self._report(event, kind)
@@ -92,6 +81,32 @@ class Replay:
             now = max(self._engine.clock.now_ms(), self._state.ts)
             self._append(Event("forestay.run.forked", forked, ts=now))
         return self._events
+
+    async def _refusal_changed(self, event: Event) -> bool:
+        """Put a recorded question to its model again, and end the replay when it refuses now, or no longer (K6)."""
+        before = kind_of(event)
+        if before is None or event.node is None or self._state.budget is not None:
+            return False
+        kind = self._engine.registry.get(self._state.plan.nodes[event.node].doc.type_id)
+        now = None if kind is None else await answer_now(self._engine, self._state, kind, event)
+        if now is None or now == before:
+            return False
+        payload = {
+            "sourceRunId": self._fork["source"],
+            "atSequence": event.seq,
+            "originalEventId": event.id,
+            "nodeId": event.node,
+            "originalEnvelopeKind": before,
+            "replayEnvelopeKind": now,
+        }
+        self._append(Event(REFUSAL, payload, event.node, ts=event.ts, at=event.at))
+        said = "refuses what it answered" if now == "refusal" else "answers what it refused"
+        told = {"code": "replay_diverged_at_refusal", "message": f"The model {said} in the run that is replayed."}
+        error = {**told, "details": {key: payload[key] for key in payload if key != "originalEventId"}}
+        for made in decider.finish_failed(self._state, event.ts, error, event.node):
+            made.ts, made.at = event.ts, event.at
+            self._append(made)
+        return True
 
     async def _compare(self, event: Event) -> str | None:
         """How the recorded event differs from what follows now; None when it does not, or is a fact."""

@@ -42,7 +42,7 @@ class Kin:
 
     def __init__(self) -> None:
         self._members: dict[str, dict[str, RunActor]] = {}
-        self._held: dict[str, set[RunActor]] = {}
+        self.held: dict[str, set[RunActor]] = {}  # those that wait for a relative, by family
 
     def join(self, actor: RunActor) -> None:
         self._members.setdefault(kin_of(actor.state), {})[actor.state.run_id] = actor
@@ -63,12 +63,12 @@ class Kin:
         members = self._members.get(kin, {})
         first = min((other.next_move(now) for other in members.values() if other is not actor), default=now)
         if first < now:
-            self._held.setdefault(kin, set()).add(actor)
+            self.held.setdefault(kin, set()).add(actor)
         return first
 
     def moved(self, actor: RunActor) -> None:
         """A run has done something: those that it held back look again."""
-        for other in self._held.pop(kin_of(actor.state), ()) if self._held else ():
+        for other in self.held.pop(kin_of(actor.state), ()):
             if other is not actor:
                 other.poke()
 
@@ -81,9 +81,9 @@ class Watch:
         self._wall_ms, self._monotonic = clock.now_ms(), clock.monotonic()
         self.missed_ms = 0
 
-    def look(self) -> int:
-        """What the clock has jumped over up to now."""
-        wall_ms, monotonic = self._clock.now_ms(), self._clock.monotonic()
+    def look(self, wall_ms: int) -> int:
+        """What the clock has jumped over up to now, where it says `wall_ms`."""
+        monotonic = self._clock.monotonic()
         jump = round(wall_ms - self._wall_ms - (monotonic - self._monotonic) * 1000)
         self._wall_ms, self._monotonic = wall_ms, monotonic
         if jump > JUMP_MS:

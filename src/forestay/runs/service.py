@@ -19,7 +19,6 @@ from forestay.runs.answering import Answering
 from forestay.runs.bundle import debug_bundle
 from forestay.runs.check import check_workflow
 from forestay.runs.commands import Cancel, Pause, Resume, SetVariables, Signal
-from forestay.runs.creation import Creation
 from forestay.runs.diff import diff_runs
 from forestay.runs.digests import DigestPage, DigestsProjection, Sort, Span
 from forestay.runs.engine import Engine
@@ -73,7 +72,7 @@ from forestay.runs.types import (
     WorkflowVersion,
 )
 from forestay.runs.views import scope_of, snapshot
-from forestay.runs.workflows import Condition, Ref, Stored, Workflows
+from forestay.runs.workflows import Condition, Ref, Stored, Workflows, version_of
 
 MAX_BULK = 100
 _SWEEP_SECONDS = 1.0
@@ -114,13 +113,14 @@ class Runs:
         sweep_seconds: float | None = None,
         workers: Workers | None = None,
         room: int | None = None,
+        replays_ask: bool = False,
     ) -> None:
         """`secret` signs interrupt tokens; `instance` names this engine: a restart under the same name takes its
         runs back at once, another instance only when the lease has run out.
 
         `workers`, as `ledger.workers(name, QUEUE)` gives them: other processes carry runs of this ledger too, each
         under a name of its own, which is then the `instance`. `room`: how many runs this one carries at a time; what
-        is more, another one takes up."""
+        is more, another one takes up. `replays_ask`: a replay asks models again whether they refuse (K6)."""
         self._ledger = ledger
         self._clock = clock
         self._ids = ids
@@ -146,8 +146,8 @@ class Runs:
             lease_seconds=lease_seconds,
             sweep_seconds=sweep_seconds or (_SHARED_SWEEP_SECONDS if leases.shared else _SWEEP_SECONDS),
             room=room,
+            replays_ask=replays_ask,
         )
-        self._creation = Creation(ledger, self._engine)
         self._answering = Answering(self._engine, secret)
 
     async def __aenter__(self) -> Self:
@@ -181,6 +181,11 @@ class Runs:
         return self._limits
 
     @property
+    def replays_ask(self) -> bool:
+        """Whether a replay asks models again whether they refuse (K6)."""
+        return self._engine.replays_ask
+
+    @property
     def node_types(self) -> list[str]:
         """The node types that can really run here, with what is wired (W6)."""
         ports = self._engine.ports
@@ -210,13 +215,15 @@ class Runs:
 
     async def stored_workflow(self, workflow_id: str, tenant: str, revision: int | None = None) -> Stored:
         """The same with its digest."""
-        if revision is None:
-            return await self._workflows.latest(workflow_id, tenant)
         return await self._workflows.revision(workflow_id, tenant, revision)
 
-    async def list_workflows(self, tenant: str) -> list[WorkflowVersion]:
+    async def stored_workflows(self, tenant: str) -> list[Stored]:
         """The latest revision of each workflow that the tenant can run, by id."""
         return await self._workflows.listed(tenant)
+
+    async def list_workflows(self, tenant: str) -> list[WorkflowVersion]:
+        """The same without their documents."""
+        return [version_of(stored) for stored in await self.stored_workflows(tenant)]
 
     def check_workflow(self, document: Any) -> WorkflowCheck:
         """Located errors and warnings, nothing stored."""
@@ -279,9 +286,9 @@ class Runs:
         told = [*facts, *await self._decided(request, tenant, stored, facts)]
         events = [event, *(Event(fact.type, fact.payload, None, fact.private, id=fact.id) for fact in told)]
         if dedup:
-            state = await self._creation.create_alone(run_id, stored, events, request.scope_id, tenant)
+            state = await self._engine.create_alone(run_id, stored, events, request.scope_id, tenant)
         else:
-            state = await self._creation.create(run_id, stored, events)
+            state = await self._engine.create(run_id, stored, events)
         return RunCreated(
             run_id=run_id,
             status=state.status,
@@ -312,7 +319,7 @@ class Runs:
         if not rows:
             return shown
         children = [ChildRun(run_id=run_id, workflow_id=name, status=status) for run_id, name, status in rows]
-        status = await self._creation.status(state.run_id) if shown.status == "running" else None
+        status = await self._engine.status(state.run_id) if shown.status == "running" else None
         if status is None or not status.startswith("waiting"):
             status = shown.status  # a run that has gone on meanwhile is shown as it was, whole
         return msgspec.structs.replace(shown, child_runs=children, status=status)
@@ -567,7 +574,7 @@ class Runs:
 
     async def find_state(self, run_id: str) -> RunState | None:
         """The state of a run of any tenant; None when there is no such run."""
-        return await self._known(run_id) if await self._creation.status(run_id) is not None else None
+        return await self._known(run_id) if await self._engine.status(run_id) is not None else None
 
     async def shown_inputs(self, workflow_id: str, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """Inputs for a workflow as they may be shown: without what its latest revision calls sensitive."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -111,6 +111,15 @@ class InterruptState(msgspec.Struct):
     asked: list[dict[str, Any]] = []
 
 
+class Standing(NamedTuple):
+    """What others are told of a run with each batch of its events."""
+
+    status: RunStatus
+    wake: int | None
+    busy: bool
+    questions: int
+
+
 class RunState(msgspec.Struct):
     """Everything that deciding and showing a run needs. Only `evolve` changes it."""
 
@@ -193,6 +202,10 @@ class RunState(msgspec.Struct):
         if self.ended is not None or not any(self.counts.get(wait) for wait, _ in WAITING):
             return 0
         return sum(asked.status == "open" for asked in self.interrupts.values())
+
+    @property
+    def standing(self) -> Standing:
+        return Standing(self.status, self.next_wake(), self.busy, self.open_questions)
 
     @property
     def executing(self) -> bool:

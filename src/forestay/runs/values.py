@@ -1,4 +1,4 @@
-"""What can be asked of JSON values: equality, membership, patterns, size. Who counts what is looked at says so."""
+"""What can be asked of JSON values: equality, membership, patterns, size, a copy. Who counts what is read says so."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from forestay.kernel import Problem
+from forestay.kernel import Problem, canonical
 
 MAX_PATTERN = 512
 MAX_VALUE = 4 * 1024 * 1024
@@ -14,6 +14,11 @@ MAX_VALUE = 4 * 1024 * 1024
 MAX_NESTING = 64
 
 Visit = Callable[[int], None]
+
+MAX_VALUE_BYTES = 7 * 1024 * 1024
+"""A record of the ledger holds two of them: a variable's old value and its new one."""
+plain = functools.partial(canonical.plain, limit=MAX_VALUE_BYTES)
+"""A value as the log will give it back: a copy, as JSON, and small enough to be written."""
 
 
 def truthy(value: Any) -> bool:

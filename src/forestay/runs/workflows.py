@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -95,7 +96,7 @@ class Workflows:
             if condition is not None:
                 condition.check(latest)
             if latest is not None and latest.digest == digest:
-                return _version(latest, created=False, warnings=checked.warnings)
+                return version_of(latest, warnings=checked.warnings)
             try:
                 records = await self._ledger.append(stream, [draft], -1 if latest is None else latest.ref.seq)
             except Problem as problem:
@@ -106,7 +107,7 @@ class Workflows:
             stored = self._keep(Ref(stream, records[0].seq), document, digest)
             if not self._shared:
                 self._latest[stream] = stored.ref
-            return _version(stored, created=True, warnings=checked.warnings)
+            return version_of(stored, created=True, warnings=checked.warnings)
 
     async def latest(self, workflow_id: str, tenant: str) -> Stored:
         """The tenant's own definition, else the shared one; `not_found`. A reserved id is the host's for everyone."""
@@ -116,9 +117,10 @@ class Workflows:
                 return found
         raise Problem("not_found", f"There is no workflow {workflow_id[:128]!r}.", workflowId=workflow_id[:128])
 
-    async def revision(self, workflow_id: str, tenant: str, revision: int) -> Stored:
-        stream = (await self.latest(workflow_id, tenant)).ref.stream
-        return await self.at(Ref(stream, revision - 1))
+    async def revision(self, workflow_id: str, tenant: str, revision: int | None) -> Stored:
+        """As `latest`, in the revision that is asked for."""
+        latest = await self.latest(workflow_id, tenant)
+        return latest if revision is None else await self.at(Ref(latest.ref.stream, revision - 1))
 
     async def at(self, ref: Ref) -> Stored:
         found = self._plans.get(ref)
@@ -130,29 +132,29 @@ class Workflows:
             raise Problem("not_found", "There is no such revision of the workflow.", revision=ref.seq + 1)
         return self._keep(ref, records[0].payload["document"], records[0].payload["digest"])
 
-    async def listed(self, tenant: str) -> list[WorkflowVersion]:
-        found: dict[str, WorkflowVersion] = {}
+    async def listed(self, tenant: str) -> list[Stored]:
+        """The latest revision of each workflow that the tenant can run, by id."""
+        found: dict[str, Stored] = {}
         for owner in (None, tenant):
             prefix = stream_of(owner, "")
             after, more = "", True
             while more:
                 page = await self._ledger.streams(prefix, after, _PAGE)
-                for name in page:
-                    stored = await self._head(name)
-                    if stored is not None and (owner is None or not stored.document["id"].startswith(RESERVED)):
-                        version = _version(stored, created=False, warnings=[])
-                        found[version.workflow_id] = version
+                for name, head in page.items():
+                    if owner is None or not name.removeprefix(prefix).startswith(RESERVED):
+                        stored = await self.at(Ref(name, head.seq))
+                        found[stored.plan.workflow.id] = stored
                 after, more = max(page, default=""), len(page) == _PAGE
         return [found[name] for name in sorted(found)]
 
     async def _head(self, stream: str) -> Stored | None:
         if stream not in self._latest:
-            records = await self._ledger.read(stream, 0, 1, reverse=True)
-            if not records:
+            head = await self._ledger.head(stream)
+            if head.seq < 0:
                 return None  # not remembered: another process may put it any time
             if self._shared:
-                return await self.at(Ref(stream, records[0].seq))
-            self._latest[stream] = Ref(stream, records[0].seq)
+                return await self.at(Ref(stream, head.seq))
+            self._latest[stream] = Ref(stream, head.seq)
         return await self.at(self._latest[stream])
 
     def _keep(self, ref: Ref, document: dict[str, Any], digest: str) -> Stored:
@@ -181,12 +183,12 @@ def segment(text: str) -> str:
     return "~" + hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _version(stored: Stored, *, created: bool, warnings: list[dict[str, Any]]) -> WorkflowVersion:
+def version_of(stored: Stored, *, created: bool = False, warnings: Sequence[dict[str, Any]] = ()) -> WorkflowVersion:
     return WorkflowVersion(
         workflow_id=stored.plan.workflow.id,
         version=stored.plan.workflow.version,
         revision=stored.ref.seq + 1,
         digest=stored.digest,
         created=created,
-        warnings=warnings,
+        warnings=list(warnings),
     )

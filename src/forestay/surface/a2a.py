@@ -82,7 +82,7 @@ class A2A:
         """The answer to a text, as it is written (B3, B4)."""
         host, spoke = self._host, False
         tree = await self._session(tenant, context)
-        run_id = await host.turns.start(tree, text, tenant=tenant, source="rpc")
+        run_id = await host.turns.start(tree, text, tenant=tenant, source="rpc", by_person=False)
         async for piece in words(host, tenant, run_id, until_asked=True):
             yield piece
             spoke = True

@@ -67,9 +67,8 @@ class Front:
             if self._tracing.active:
                 with self._tracing.span(f"HTTP {_method(request)}", kind="server", parent=trace) as span:
                     await self._serve(request, exchange, receive, send)
-                    span.set("http.request.method", _method(request))
-                    span.set("http.route", exchange.route)
-                    span.set("http.response.status_code", exchange.status)
+                    about = {"http.request.method": _method(request), "http.route": exchange.route}
+                    span.set({**about, "http.response.status_code": exchange.status})
             else:
                 await self._serve(request, exchange, receive, send)
         finally:

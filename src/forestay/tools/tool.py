@@ -7,7 +7,7 @@ T3  Of two tools with one name, the one of the earlier source is called.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -44,16 +44,17 @@ class Tool(msgspec.Struct, frozen=True):
         """The kind of the source that the tool comes from."""
         return self.id.partition(":")[0]
 
-    @property
-    def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, self.parameters)
-
     def fit(self, arguments: Any) -> dict[str, Any]:
         """The arguments as the schema wants them, or a Problem that tells the model what is wrong."""
         value = fitted(self.name, self.parameters, arguments, typebox=self.typebox)
         if not isinstance(value, dict):
             raise Problem("schema_mismatch", f"The arguments of {self.name} are no object.", at="$", tool=self.name)
         return value
+
+
+def specs_of(tools: Iterable[Tool]) -> list[ToolSpec]:
+    """The tools as a model is told of them."""
+    return [ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools]
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, omit_defaults=True):

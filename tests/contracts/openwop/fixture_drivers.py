@@ -449,6 +449,26 @@ def recalled(host: Seeded, name: str) -> None:
     assert shape(fork) == shape(run["runId"])
 
 
+def refused_on_replay(host: Seeded, name: str) -> None:
+    """Both directions: the model refuses now what it answered, and answers what it refused."""
+    refusal = {"stopReason": "safety", "refusalText": "I will not say it."}
+    for status, before, after in (("completed", VALID, refusal), ("failed", refusal, VALID)):
+        kinds = ("refusal", "valid") if before is refusal else ("valid", "refusal")
+        host.program(before, after)
+        source = host.ended(name, status)["runId"]
+        answer = host.api.post(f"/v1/runs/{source}:fork", {"mode": "replay"})
+        details = refused(answer, 422, "replay_diverged_at_refusal")
+        assert (details["originalEnvelopeKind"], details["replayEnvelopeKind"]) == kinds
+        host.started.append(details["runId"])
+        replay = host.api.wait(details["runId"])
+        assert (replay["status"], replay["error"]["code"]) == ("failed", "replay_diverged_at_refusal")
+        (told,) = host.of(details["runId"], "replay.divergedAtRefusal")
+        assert (told["originalEnvelopeKind"], told["replayEnvelopeKind"]) == kinds
+        assert (told["sourceRunId"], told["nodeId"]) == (source, "structured-call")
+        assert not host.of(details["runId"], "node.completed"), "nothing goes on behind it"
+        assert "I will not" not in str(host.api.events(details["runId"])) or before is refusal
+
+
 def prompts(host: Seeded, name: str) -> None:
     run_id = host.ended(name)["runId"]
     resolved, composed = host.of(run_id, "agent.promptResolved"), host.of(run_id, "prompt.composed")

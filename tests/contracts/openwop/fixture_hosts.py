@@ -145,6 +145,19 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeded]:
 
 
 @pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeded]:
+    """`forestay up --sample-seams` in a project whose replays ask models again."""
+    folder = tmp_path_factory.mktemp("asking")
+    (folder / "forestay.toml").write_text("[workflows]\nreplay_asks_models = true\n")
+    kept = folder / "fixtures"
+    kept.mkdir()
+    for document in documents():
+        if "phase4" in document["id"]:
+            (kept / f"{document['id']}.json").write_text(json.dumps(document))
+    yield from _up(folder / "data", kept, "--sample-seams", project=folder)
+
+
+@pytest.fixture(scope="module")
 def packs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeded]:
     """`forestay up --trust` in a project with the two packs whose nodes the fixtures have, made by the tests."""
     folder = tmp_path_factory.mktemp("packs")

@@ -59,6 +59,7 @@ from tests.contracts.openwop.fixture_drivers import (
     recalled,
     recovered,
     refused_by_model,
+    refused_on_replay,
     retried,
     streamed_text,
     sub_in,
@@ -72,6 +73,7 @@ from tests.contracts.openwop.fixture_hosts import (
     FOLDER,
     OWN,
     Seeded,
+    asking,
     kept_secrets,
     own,
     packs,
@@ -97,7 +99,7 @@ from tests.contracts.openwop.outward_drivers import (
 )
 from tests.runs.events import check_events
 
-__all__ = ["kept_secrets", "own", "packs", "peered", "peers", "plain", "seams", "staffed"]  # fixtures
+__all__ = ["asking", "kept_secrets", "own", "packs", "peered", "peers", "plain", "seams", "staffed"]  # fixtures
 # A fixture that is not here, and is listed, is a failure of this suite.
 DRIVERS: dict[str, Callable[[Seeded, str], None]] = {
     "a2a-task-roundtrip": a2a_task,
@@ -167,6 +169,7 @@ DRIVERS: dict[str, Callable[[Seeded, str], None]] = {
     "orchestrator-low-confidence": low_confidence,
     "orchestrator-terminate": terminated,
     "phase4-nondet-tool": recalled,
+    "phase4-replay-divergence": refused_on_replay,
     "prompt-all-four-kinds": prompts,
     "prompt-end-to-end": prompts,
     "run-duration-breach": duration,
@@ -192,6 +195,7 @@ PACKED = {"wasm-pack-memory-cap-breach", "wasm-pack-roundtrip"}
 STAFFED = {name for name in DRIVERS if name.startswith("agent-pack-")}
 SECRET = {"agent-memory-redaction", "openwop-smoke-byok-roundtrip", "openwop-smoke-cost-emit"}
 PEERED = {"a2a-task-roundtrip", "mcp-tool-roundtrip"}
+ASKING = {"phase4-nondet-tool", "phase4-replay-divergence"}
 APART = PACKED | PEERED | STAFFED | SECRET
 CASES = [
     *(
@@ -200,6 +204,7 @@ CASES = [
         for name in DRIVERS
         if name not in APART and is_done(workflow_of(name), seams=kind == "seams")
     ),
+    *(("asking", name) for name in sorted(ASKING)),
     *(("own", name) for name in sorted(OWN)),
     *(("packs", name) for name in sorted(PACKED)),
     *(("peered", name) for name in sorted(PEERED)),

@@ -1,4 +1,4 @@
-"""Decision and evidence are the same for a component and for JavaScript, over every method (issue 16, must-show 1)."""
+"""Decision and evidence are the same for a component and for JavaScript, over every method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile components: contained, named, and the host answers meanwhile (issue 16, must-show 3)."""
+"""Hostile components: contained, named, and the host answers meanwhile."""
 
 from __future__ import annotations
 

@@ -108,6 +108,18 @@ async def test_l5_several_streams_go_in_whole_or_not_at_all(address: Address) ->
             await ledger.commit(Append("run/a", drafts(2)), Append("run/a", drafts(3)))
 
 
+async def test_l5_what_is_refused_beside_others_leaves_no_stream(address: Address) -> None:
+    async with Ledger.open(address("l")) as ledger:
+        await ledger.append("run/a", drafts(1))
+        refused = ledger.submit(Append("run/a", drafts(2), 7), Append("run/b", drafts(1)), later=True)
+        looked = ledger.submit(Append("run/c", drafts(1)), Append("run/d", [], -1), later=True)
+        await ledger.append("run/e", drafts(1))  # all three in one transaction
+        assert isinstance(refused.exception(), Problem) and looked.exception() is None
+        assert list(await ledger.streams()) == ["run/a", "run/c", "run/e"]
+        await ledger.append("run/b", drafts(1), -1)
+        assert (await ledger.verify()).ok
+
+
 async def test_l6_a_projection_changes_with_its_records_or_not_at_all(address: Address) -> None:
     path = address("l")
     async with Ledger.open(path, projections=[Sums()]) as ledger:

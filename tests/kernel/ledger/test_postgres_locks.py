@@ -1,10 +1,11 @@
-"""U1 to U3: what several processes write one after the other, and what the tasks of one of them know of it."""
+"""U1 to U4: what several processes write one after the other, and what the tasks of one of them know of it."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Collection, Iterator
+from typing import ClassVar
 
 import pytest
 
@@ -22,8 +23,10 @@ class Slow(PgWorkers):
 
     asked = threading.Event()
     goes_on = threading.Event()
+    asked_for: ClassVar[list[set[str]]] = []
 
     def hold(self, keys: Collection[str]) -> set[str]:
+        self.asked_for.append(set(keys))
         self.asked.set()
         assert self.goes_on.wait(60)
         return super().hold(keys)
@@ -50,6 +53,7 @@ def pair(address: str) -> Iterator[tuple[PgWorkers, PgWorkers]]:
 @pytest.fixture(autouse=True)
 def events() -> None:
     Slow.asked.clear()
+    Slow.asked_for.clear()
     Slow.goes_on.set()
 
 
@@ -110,6 +114,29 @@ async def test_one_process_at_a_time_has_a_key(pair: tuple[PgWorkers, PgWorkers]
         assert not is_ours
     async with Locks(pair[1]).attempt(KEY) as is_ours:
         assert is_ours
+
+
+async def test_u4_what_is_asked_meanwhile_goes_out_together(pair: tuple[PgWorkers, PgWorkers]) -> None:
+    locks, keys = Locks(pair[0]), [f"relay/{number}" for number in range(5)]
+    assert await Locks(pair[1]).take([keys[3]])
+    Slow.goes_on.clear()
+    first = asyncio.create_task(locks.take([KEY]))
+    await asyncio.to_thread(Slow.asked.wait, 60)
+    others = [asyncio.create_task(locks.take([key])) for key in keys]
+    await asyncio.sleep(0)
+    others[4].cancel()
+    Slow.goes_on.set()
+    assert await first == {KEY}
+    assert [await task for task in others[:4]] == [{keys[0]}, {keys[1]}, {keys[2]}, frozenset()]
+    assert Slow.asked_for == [{KEY}, set(keys)]
+
+
+async def test_u4_who_asks_a_database_that_is_away_hears_of_it(pair: tuple[PgWorkers, PgWorkers]) -> None:
+    locks = Locks(pair[0])
+    pair[0].close()
+    found = await asyncio.gather(*(locks.take([f"relay/{number}"]) for number in range(3)), return_exceptions=True)
+    assert [getattr(item, "key", None) for item in found] == ["state_conflict"] * 3
+    await locks.leave([KEY])
 
 
 async def test_u3_a_process_alone_has_every_key() -> None:

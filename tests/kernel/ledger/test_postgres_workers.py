@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -92,6 +94,29 @@ def test_k1_what_nobody_has_goes_to_the_first_that_claims_it(ledger: Ledger, sta
     b.claim(1, 10)
     assert sorted(a.due(1, 10)) == ["j", "k"] and b.due(1, 10) == []
     assert b.take("k") == ("a", None)
+
+
+def test_k1_four_that_claim_at_once_get_each_key_once(ledger: Ledger, start: Start) -> None:
+    workers = [start(name) for name in "abcd"]
+    ids = [f"j{number:02}" for number in range(40)]
+    for id in ids:
+        put(ledger, id, None)
+    together = threading.Barrier(len(workers))
+
+    def claim(worker: PgWorkers) -> list[str]:
+        for _ in range(5):
+            together.wait(60)
+            worker.claim(1, 4)
+        return worker.due(1, 100)
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        found = list(pool.map(claim, workers))
+    claimed = [id for some in found for id in some]
+    assert claimed and len(claimed) == len(set(claimed)), "each once"
+    for worker, some in zip(workers, found, strict=True):
+        assert {worker.owner(id) for id in some} <= {worker.name}
+    workers[0].claim(1, 100)  # what is left: of those who want the same at once, one gets it
+    assert sorted(id for worker in workers for id in worker.due(1, 100)) == ids
 
 
 def test_k1_a_family_has_one_owner(ledger: Ledger, start: Start) -> None:

@@ -35,10 +35,18 @@ function takeOver(part, fresh) {
   }
 }
 
+// A component of an extension stays where it is: its lines change, and where its keys go.
+function redraw(item, fresh) {
+  const [now, next] = [item.querySelector("pre"), fresh.querySelector("pre")];
+  if (now.textContent !== next.textContent) now.textContent = next.textContent;
+  item.querySelector("form").action = fresh.querySelector("form").action;
+}
+
 // A list keeps what is still there as it is; only what is new is added, and what is gone is taken away.
 function merge(list, fresh, whole) {
   sent.set(list.id, fresh.innerHTML);
   for (const item of [...list.children]) {
+    if (fresh.children[item.id] && "component" in item.dataset) redraw(item, fresh.children[item.id]);
     if (!fresh.children[item.id] && (whole || !isTyped(item))) item.remove();
   }
   for (const item of [...fresh.children]) {

@@ -41,6 +41,7 @@
       planned = null;
       if (!came) look(brings); // what changed is still to be shown: the host may be back soon
       if (wanted) look(wanted);
+      void sendKeys();
       void sayWhenOver();
     }, pause);
   }
@@ -53,8 +54,27 @@
     setTimeout(() => buttons.forEach((button) => { button.disabled = false; }), FRESH);
   }).observe(document.getElementById("questions"), { childList: true });
 
-  if (talk.dataset.live) {
-    const source = new EventSource(talk.dataset.live);
+  // How many characters fit beside each other: extensions draw for that.
+  function columns() {
+    const probe = document.createElement("pre");
+    const text = document.createElement("span");
+    text.textContent = "0".repeat(100);
+    probe.append(text);
+    probe.style.visibility = "hidden";
+    talk.firstElementChild.append(probe);
+    const wide = text.getBoundingClientRect().width / 100;
+    probe.remove();
+    return Math.max(20, Math.floor((talk.firstElementChild.clientWidth - 64) / (wide || 8)));
+  }
+
+  let source = null;
+  let followed = 0;
+  function follow() {
+    const fits = columns();
+    if (fits === followed) return;
+    followed = fits;
+    source?.close();
+    source = new EventSource(`${talk.dataset.live}?columns=${fits}`);
     source.addEventListener("said", () => look("said"));
     source.addEventListener("told", () => look("whole"));
     source.addEventListener("look", () => look("interface"));
@@ -63,6 +83,40 @@
       stream.textContent += JSON.parse(event.data);
     });
   }
+  if (talk.dataset.live) {
+    follow();
+    let resized = null;
+    addEventListener("resize", () => {
+      clearTimeout(resized);
+      resized = setTimeout(follow, 300);
+    });
+  }
+
+  // Keys that are pressed on a component go to it, in order; those that are pressed before it asks for more wait. The tab
+  // key stays the browser's: a component never keeps somebody who moves by it.
+  const KEYS = { Enter: "enter", Escape: "esc", ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right", " ": "space", Backspace: "backspace" };
+  let pressed = [];
+  let sentTo = null;
+  document.addEventListener("keydown", (event) => {
+    const place = event.target.closest?.("[data-takes-keys]");
+    const key = KEYS[event.key] ?? (event.key.length === 1 ? event.key : null);
+    if (!place || !talk.dataset.live || key === null || event.ctrlKey || event.altKey || event.metaKey || event.isComposing) return;
+    event.preventDefault();
+    event.stopPropagation();
+    pressed.push(key);
+    void sendKeys();
+  }, true);
+  async function sendKeys() {
+    const form = document.querySelector("#dialogs [data-component] form");
+    if (!form) pressed = [];
+    if (!form || !pressed.length || form.action === sentTo) return;
+    sentTo = form.action;
+    const fields = new URLSearchParams(new FormData(form));
+    fields.set("value", pressed.join(" "));
+    fields.set("do", "answer");
+    pressed = [];
+    await send(form, fields);
+  }
 
   // A form is sent without leaving the page: what it changes comes in as everything else does.
   document.addEventListener("submit", async (event) => {
@@ -70,7 +124,7 @@
     if (!talk.dataset.live || !(form.id === "say" || form.closest("#dialogs, #stop"))) return;
     event.preventDefault();
     if (form.id === "say") say();
-    else if (await send(form, new URLSearchParams(new FormData(form, event.submitter)))) (form.closest(".dialog") ?? form).remove();
+    else if (await send(form, new URLSearchParams(new FormData(form, event.submitter))) && !form.closest("[data-component]")) (form.closest(".dialog") ?? form).remove();
   });
 
   // A message waits for the end of the turn that is under way: whoever reads fast answers before it has ended. It leaves the

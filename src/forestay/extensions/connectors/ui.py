@@ -2,7 +2,7 @@
 
 Operations with an answer: select {title, options}, confirm {title, message}, input {title, placeholder},
 editor {title, text}, form {title, message, schema}. Notices without one: notify, setStatus, setWidget, setTitle,
-setEditorText, custom and others.
+setEditorText and others; redraw {component, lines} changes what an open `custom {component, lines}` shows.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
 from forestay.extensions.connectors.contract import Call, Output, text
+from forestay.extensions.outcomes import COLUMNS
 from forestay.extensions.themes import OPERATIONS as THEME_OPERATIONS
 from forestay.extensions.themes import Themes
 from forestay.kernel import Bounds, Problem, bounded, canonical
 from forestay.tools import checker
 
-KEYS = {"enter": "\r", "esc": "\x1b", "tab": "\t"} | {
+KEYS = {"enter": "\r", "esc": "\x1b", "tab": "\t", "space": " ", "backspace": "\x7f"} | {
     name: f"\x1b[{letter}" for name, letter in zip(("up", "down", "right", "left"), "ABCD", strict=True)
 }
 _STYLE = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
@@ -29,6 +30,28 @@ HOST_ASKS = ("sign_in", "pin_tool")
 """Forms of the host's own: about an extension, never asked by one."""
 FORMS = ("form", *HOST_ASKS)
 DIALOGS = ("select", "confirm", "input", "editor", "custom", *FORMS)
+
+
+WORKING = ("setWorkingMessage", "setWorkingVisible", "setWorkingIndicator")
+
+
+class Working:
+    """How an extension shows that something is under way: its message behind the first frame of its indicator."""
+
+    def __init__(self) -> None:
+        self._message, self._frame, self._is_visible = "", "", True
+
+    def heard(self, operation: str, params: Mapping[str, Any]) -> str:
+        """What is shown now; empty: nothing."""
+        if operation == "setWorkingMessage":
+            self._message = str(params.get("message") or "")
+        elif operation == "setWorkingVisible":
+            self._is_visible = params.get("visible") is not False
+        else:
+            options = params.get("options")
+            frames = options.get("frames") if isinstance(options, Mapping) else None
+            self._frame = str(frames[0]) if isinstance(frames, list) and frames else ""
+        return f"{self._frame} {self._message}".strip() if self._is_visible and self._message else ""
 
 
 class Ui(Protocol):
@@ -39,6 +62,9 @@ class Ui(Protocol):
     colour: bool
     """Whether what it shows may be coloured."""
     color_mode: Literal["truecolor", "256color"]
+
+    def columns(self, extension: str) -> int:
+        """How wide an extension may draw."""
 
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         """Show it; for a dialog, the person's answer (None: cancelled)."""
@@ -56,6 +82,9 @@ class Recorded:
 
     def __init__(self) -> None:
         self.calls: deque[dict[str, Any]] = deque(maxlen=MOST_RECORDED)
+
+    def columns(self, extension: str) -> int:
+        return COLUMNS
 
     def record(self, extension: str, operation: str, params: Mapping[str, Any], answer: Any = None) -> None:
         entry: dict[str, Any] = {"extension": extension, "op": operation}

@@ -5,6 +5,7 @@
       key; what it then writes with `expect` is refused.
 - U2a Who takes a key from other processes reads what they wrote before any task of this process goes on with it.
 - U3  Where one process has the ledger, every lock is its own, and asking costs nothing.
+- U4  What the tasks of a process ask while the database is asked already goes out together, as its next question.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from forestay.kernel.clock import outside_work
 from forestay.kernel.ledger.workers import Workers
@@ -32,6 +33,8 @@ class Locks:
 
     def __init__(self, workers: Workers | None = None) -> None:
         self._workers = workers
+        self._taking = None if workers is None else _Gathered(workers.hold)
+        self._leaving = None if workers is None else _Gathered(workers.let_go)
         self._users: Counter[str] = Counter()
         self._asking: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
@@ -74,17 +77,15 @@ class Locks:
 
     async def take(self, keys: Collection[str]) -> frozenset[str]:
         """Those of `keys` that this process has now, without waiting for others."""
-        workers = self._workers
-        if workers is None or not keys:
+        if self._taking is None or not keys:
             return frozenset(keys)
-        return frozenset(await _asked(lambda: workers.hold(keys)))
+        return frozenset(keys) & frozenset(await self._taking.ask(keys) or ())
 
     async def leave(self, keys: Collection[str]) -> None:
         """Give up what `take` took."""
-        workers = self._workers
-        if workers is not None and keys:
+        if self._leaving is not None and keys:
             with contextlib.suppress(Problem):  # the database is away: it is told with the next beat
-                await _asked(lambda: workers.let_go(keys))
+                await self._leaving.ask(keys)
 
     async def _begin(self, key: str, catch_up: CatchUp | None) -> bool:
         async with self._changing(key):
@@ -123,6 +124,41 @@ class Locks:
         return self._asking.setdefault(key, asyncio.Lock())
 
 
-async def _asked(work: Callable[[], T]) -> T:
-    with outside_work(asyncio.get_running_loop()):
-        return await asyncio.to_thread(work)
+class _Gathered(Generic[T]):
+    """A question about keys that is asked for many tasks at once (U4)."""
+
+    def __init__(self, question: Callable[[Collection[str]], T]) -> None:
+        self._question = question
+        self._next: list[tuple[Collection[str], asyncio.Future[T]]] = []
+        self._asking: asyncio.Task[None] | None = None
+
+    async def ask(self, keys: Collection[str]) -> T:
+        """What the database says of `keys`, and of those that others asked for beside them."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._next.append((keys, answer))
+        with outside_work(loop):
+            if self._asking is None:
+                self._asking = loop.create_task(self._ask_on())
+            return await answer
+
+    async def _ask_on(self) -> None:
+        try:
+            while self._next:
+                group, self._next = self._next, []
+                keys = {key for some, _ in group for key in some}
+                asked = asyncio.ensure_future(asyncio.to_thread(self._question, keys))
+                await asyncio.wait([asked])
+                for _, answer in group:
+                    _settle(answer, asked)
+        finally:
+            self._asking = None
+
+
+def _settle(answer: asyncio.Future[T], asked: asyncio.Future[T]) -> None:
+    if answer.done():
+        return  # its task was cancelled
+    if (error := asked.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(asked.result())

@@ -99,7 +99,11 @@ _HOLD = f"""
     WHERE claims.owner = excluded.owner OR NOT {_ALIVE.format("claims.owner")}
     RETURNING claims.key
 """  # noqa: S608 - the words are ours
-_LET_GO = "DELETE FROM claims WHERE key = ANY(?) AND owner = ?"
+_LET_GO = """
+    DELETE FROM claims WHERE key IN (
+        SELECT key FROM claims WHERE key = ANY(?) AND owner = ? ORDER BY key FOR UPDATE
+    )
+"""
 _DUE = f"SELECT q.{{id}} FROM {{table}} q WHERE {{due}} AND {_OWNER} = ? LIMIT ?"  # noqa: S608
 _WHOSE = f"SELECT {_OWNER} FROM {{table}} q WHERE q.{{id}} = ?"  # noqa: S608
 _KEPT = f"SELECT q.{{id}} FROM {{table}} q WHERE q.{{id}} = ANY(?) AND {_OWNER} = ?"  # noqa: S608
@@ -122,6 +126,7 @@ class PgWorkers:
     def __init__(self, server: PgServer, name: str, queue: Queue, *, lease: float = LEASE_SECONDS) -> None:
         self.name = name
         self._lease = lease
+        self._table = queue.table
         self._sql = {
             text: places(text.format(**{part: getattr(queue, part) for part in queue.__struct_fields__}))
             for text in (_CLAIM, _TAKE_ONE, _DUE, _WHOSE, _KEPT, _TIDY, _LISTED)
@@ -250,6 +255,8 @@ class PgWorkers:
         return [msgspec.json.decode(about) for (about,) in found]
 
     def listed(self) -> list[Worker]:
+        if self._asking.ask("SELECT to_regclass(%s)", (self._table,)) == [(None,)]:
+            return []  # no host has opened the ledger yet
         return [
             Worker(name, alive, round(since), round(until), carries, msgspec.json.decode(about))
             for name, alive, since, until, carries, about in self._ask(_LISTED)

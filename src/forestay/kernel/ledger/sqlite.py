@@ -23,7 +23,7 @@ from forestay.kernel.ledger.projections import Database, Projection
 from forestay.kernel.ledger.records import Head, Record
 from forestay.kernel.ledger.sqlite_file import SqliteFile, as_problem, is_failure_of_disk
 from forestay.kernel.ledger.sqlite_writer import SqliteWriter
-from forestay.kernel.ledger.table_ledger import PAGE, TableLedger
+from forestay.kernel.ledger.table_ledger import PAGE, TableLedger, streams_of
 from forestay.kernel.ledger.vault import FileVault, Vault
 
 T = TypeVar("T")
@@ -92,8 +92,8 @@ class SqliteLedger(TableLedger):
         return self._read_now(lambda db: tables.head(db, stream))
 
     async def streams(self, prefix: str = "", after: str = "", limit: int = 1000) -> dict[str, Head]:
-        few = self._read_now(lambda db: tables.streams(db, prefix, after, min(limit, _FEW)))
-        return few if len(few) < _FEW else await self._read(lambda db: tables.streams(db, prefix, after, limit))
+        few = self._read_now(lambda db: streams_of(db, prefix, after, min(limit, _FEW)))
+        return few if len(few) < _FEW else await self._read(lambda db: streams_of(db, prefix, after, limit))
 
     async def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._read_now(lambda db: db.execute(sql, parameters).fetchall())

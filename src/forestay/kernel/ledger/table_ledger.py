@@ -24,6 +24,19 @@ T = TypeVar("T")
 PAGE = 1000
 
 
+def streams_of(db: Database, prefix: str, after: str, limit: int) -> dict[str, Head]:
+    """The streams that hold records: one that was only looked at, or whose first append was refused, has a row too."""
+    found: dict[str, Head] = {}
+    while len(found) < limit:
+        asked = limit - len(found)
+        page = tables.streams(db, prefix, after, asked)
+        found |= {name: head for name, head in page.items() if head.seq >= 0}
+        if len(page) < asked:
+            break
+        after = max(page)
+    return found
+
+
 class TableLedger(Ledger):
     """A ledger on tables: one thread writes, any thread reads. `horizon` is an SQL expression: positions below it are
     all there is (empty: all that is visible is)."""
@@ -135,7 +148,7 @@ class TableLedger(Ledger):
         return await self._read(lambda db: tables.head(db, stream))
 
     async def streams(self, prefix: str = "", after: str = "", limit: int = 1000) -> dict[str, Head]:
-        return await self._read(lambda db: tables.streams(db, prefix, after, limit))
+        return await self._read(lambda db: streams_of(db, prefix, after, limit))
 
     async def read_all(self, prefix: str = "", after: int = 0, limit: int = PAGE) -> list[tuple[int, Record]]:
         return await self._read(lambda db: tables.read_all(db, prefix, after, limit, self.horizon))

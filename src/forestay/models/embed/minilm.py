@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ NAME = "all-MiniLM-L6-v2"
 _LONGEST = 256  # pieces; what the model was trained with
 _AT_ONCE = 32
 _EPSILON = 1e-12
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # read when numpy is loaded
 _ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 
 
@@ -41,10 +43,7 @@ class MiniLM:
     @classmethod
     def load(cls, folder: Path | None = None) -> MiniLM:
         """The model in `folder`, or the one that is installed."""
-        try:
-            numpy = importlib.import_module("numpy")
-        except ImportError as error:
-            raise _missing("numpy") from error
+        numpy = _numpy()
         folder = folder or _installed()
         config = json.loads((folder / "config.json").read_text("utf-8"))
         vocabulary = (folder / "vocab.txt").read_text("utf-8").splitlines()
@@ -125,6 +124,22 @@ class MiniLM:
         error *= values
         error *= np.float32(0.5)
         return error
+
+
+def _numpy() -> Any:
+    """numpy, whose products run on one thread: for texts this short, several wait for each other most of the time.
+
+    What the caller set stays, and so do the threads of a numpy that was imported before.
+    """
+    absent = [name for name in _THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(absent, "1"))
+    try:
+        return importlib.import_module("numpy")
+    except ImportError as error:
+        raise _missing("numpy") from error
+    finally:
+        for name in absent:
+            del os.environ[name]
 
 
 def _installed() -> Path:

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from forestay.runs.channels import REDUCERS
-from forestay.runs.effects import plain
 from forestay.runs.execution import Execution
 from forestay.runs.nodes.checks import compiles, needs_text, numbers, positive, shaped
 from forestay.runs.nodes.registry import NodeError, NodeType
-from forestay.runs.values import truthy
+from forestay.runs.values import plain, truthy
 
 _DELAYS = ("delayMs", "durationMs", "ms")
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from forestay.host import Command, Host, SessionState
 from forestay.sessions import SessionTree
-from forestay.surface.operations import Body, Call, Operations, View
+from forestay.surface.operations import Body, Call, Operations, Query, View
 from forestay.surface.sse import KEEPALIVE, KEEPALIVE_SECONDS, Awaited, frame
 
 _encode = msgspec.json.Encoder().encode
@@ -28,6 +29,12 @@ class UiAnswer(Body, frozen=True, omit_defaults=False):
     input, editor: a text. custom: `{"keys": [...]}`. form: `{"action": "accept", "content": {...}}` or `decline`."""
 
     value: Any
+
+
+class UiQuery(Query, frozen=True):
+    """`columns`: how many characters the reader shows beside each other; extensions draw for that."""
+
+    columns: Annotated[int, Meta(ge=20, le=400)] = 80
 
 
 class UiAnswered(View, frozen=True):
@@ -61,13 +68,13 @@ async def show(host: Host, call: Call) -> SessionState:
     problems=("not_found",),
     streams=True,
 )
-async def stream(host: Host, call: Call) -> Response:
+async def stream(host: Host, call: Call, query: UiQuery) -> Response:
     """The same as server-sent events `ui`, each the whole state; the reader is there for the extensions."""
-    return call.stream(_states(host, await _opened(host, call), call.tenant))
+    return call.stream(_states(host, await _opened(host, call), call.tenant, query.columns))
 
 
-async def _states(host: Host, tree: SessionTree, tenant: str) -> AsyncGenerator[bytes, None]:
-    async with aclosing(host.fronts.states(tree, tenant)) as source:
+async def _states(host: Host, tree: SessionTree, tenant: str, columns: int) -> AsyncGenerator[bytes, None]:
+    async with aclosing(host.fronts.states(tree, tenant, columns)) as source:
         states = Awaited(source)
         try:
             while True:

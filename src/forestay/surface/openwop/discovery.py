@@ -66,6 +66,9 @@ async def capabilities(services: Services, operations: Set[str]) -> dict[str, An
     own = {"nodeTypes": sorted(nodes), "requestsAtOnce": services.load.most("requests"), **_streams(operations)}
     found["extensions"] = {"forestay": own}
     _add_wired(found, operations, nodes, services.host.triggers.subscriptions.driven)
+    if services.host.runs.replays_ask and "multiAgent" in found:  # a part of RFC 0041, so it is not `supported`
+        determinism = {"supported": False, "refusalDivergenceEmission": True}
+        found["multiAgent"]["executionModel"]["replayDeterminism"] = determinism
     if "audit.verify" in operations:
         found["auth"] = _audit(services.host.audit.key)
         found["extensions"]["forestay"]["auditKey"] = {"keyId": services.host.audit.key.id, "path": KEY_PATH}  # W27
@@ -95,11 +98,12 @@ def _audit(key: PublicKey) -> dict[str, Any]:
 async def _fixtures(services: Services) -> list[str]:
     """The conformance workflows that are loaded for every tenant and do what they say (W23)."""
     host = services.host
-    known = [item.workflow_id for item in await host.runs.list_workflows("")]
-    done = [name for name in known if is_done(name, seams=services.sample_seams)]
+    known = {stored.document["id"]: stored.document for stored in await host.runs.stored_workflows("")}
+    asks = host.runs.replays_ask
+    done = [name for name in known if is_done(name, seams=services.sample_seams, asks=asks)]
     if not done:
         return []
-    wanted = {name: needs(await host.runs.get_workflow(name, "")) for name in done}
+    wanted = {name: needs(known[name]) for name in done}
     tools = await host.extensions.servers.pinned() if any(item.tools for item in wanted.values()) else frozenset()
     packs = {pack.name for pack in await host.directory.packs(OPERATOR)}
     secrets = {item.credential_id for item in await host.credentials.listed(OPERATOR)}
@@ -177,7 +181,7 @@ def _organised(operations: Set[str], sources: Sequence[str]) -> dict[str, Any]:
             "supported": True,
             "structuredOutput": True,
             "confidenceEscalation": True,
-            "sources": ["workflow-node", "run-api"],
+            "sources": ["workflow-node", "run-api", "chat-mention"],
         }
     if "roster.list" in operations:
         found["roster"] = {"supported": True, "installScope": "tenant", "portfolioTriggerSources": list(sources)}

@@ -1,5 +1,5 @@
-"""The test seam of the live runtime under `/v1/host/sample/`: an agent as a run's root or in a node, with a model whose
-answers are written down (OpenWOP RFC 0077)."""
+"""The test seam of the live runtime under `/v1/host/sample/`: an agent as a run's root, in a node or in a
+conversation, with a model whose answers are written down (OpenWOP RFC 0077)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Name = Annotated[str, Meta(min_length=3, max_length=128)]
 
 class LiveScenario(Body, frozen=True):
     agent_id: Name | None = None
-    source: Literal["workflow-node", "run-api"] = "run-api"
+    source: Literal["workflow-node", "run-api", "chat-mention"] = "run-api"
     return_schema_ref: Name | None = None
     force_invalid_result: bool = False
     attempt_tool: Name | None = None
@@ -72,6 +72,10 @@ async def _request(host: Host, call: Call, agent_id: str, source: str, mock: dic
     if source == "run-api":
         wanted = CreateRun(agent_id=agent_id, inputs={"task": "Say yes."}, configurable=configurable)
         return (await host.roots.of(wanted, call.tenant)).request
+    if source == "chat-mention":
+        tree = await host.sessions.create(call.tenant)
+        said = {"question": f"@{agent_id} Say yes.", "agentId": agent_id, "sessionId": tree.id, "source": "rpc"}
+        return CreateRun(workflow_id="forestay-ask", inputs=said, configurable=configurable)
     node = {**STEP["nodes"][0], "typeId": "core.agent", "config": {"task": "Say yes."}, "agent": {"agentId": agent_id}}
     document = {**STEP, "id": "sample-live", "nodes": [node]}
     await host.runs.put_workflow(document, tenant=call.tenant)

@@ -180,7 +180,7 @@ async def bulk_cancel(host: Host, call: Call, body: BulkCancel) -> BulkCancelled
     "runs.fork",
     {201: RunForked},
     scopes=("runs:create", "runs:read"),
-    problems=(*_CHANGE, "mock_provider_forbidden", "replay_out_of_range"),
+    problems=(*_CHANGE, "mock_provider_forbidden", "replay_out_of_range", "replay_diverged_at_refusal"),
 )
 async def fork(host: Host, call: Call, body: NewFork) -> Response:
     """Replay a run, or branch off it, from any sequence."""

@@ -4,6 +4,7 @@ import { HostError, hostCall, hostCallSync, report } from "./bridge";
 import { environment } from "./environment";
 import { type Table, table, then } from "./primordials";
 import { ui } from "./ui";
+import { virtualModels } from "./virtual_models";
 
 export const session = (op: string, ...args: any[]): any => {
   const value = hostCallSync("session", { op, args }).value;
@@ -30,11 +31,13 @@ sessionManager.isPersisted = () => session("getSessionFile") !== undefined;
 // Without a model connected there are no models; a refusal is an error all the same, unless the extension has its own.
 function models(): any[] {
   const own = registered();
+  const virtual = virtualModels();
   try {
     const known = hostCallSync("model", { op: "list" }).models ?? [];
-    return [...known.filter((model: any) => !own.some((mine) => mine.provider === model.provider)), ...own];
+    const physical = [...known.filter((model: any) => !own.some((mine) => mine.provider === model.provider)), ...own];
+    return [...physical.filter((model: any) => !virtual.some((mine) => mine.provider === model.provider && mine.id === model.id)), ...virtual];
   } catch (error) {
-    if (own.length > 0 || (error instanceof HostError && error.code === "invalid_request")) return own;
+    if (own.length > 0 || virtual.length > 0 || (error instanceof HostError && error.code === "invalid_request")) return [...own, ...virtual];
     throw error;
   }
 }
@@ -69,7 +72,7 @@ const keyOf = (provider: string): string | undefined => (providers.has(provider)
 const modelRegistry: any = {
   getAll: models,
   getAvailable: () => models().filter((model) => !providers.has(model.provider) || keyOf(model.provider) !== undefined),
-  find: (provider: string, id: string) => (providers.has(provider) ? registered() : models()).find((model) => model.provider === provider && model.id === id),
+  find: (provider: string, id: string) => (providers.has(provider) ? [...registered(), ...virtualModels()] : models()).find((model) => model.provider === provider && model.id === id),
   hasConfiguredAuth: (model: any) => offered(model?.provider),
   isUsingOAuth: () => false,
   refresh: () => undefined,

@@ -7,6 +7,7 @@ export const environment = {
   extension: "",
   cwd: "/",
   hasUI: false,
+  columns: 80,
   colour: false,
   colorMode: "truecolor",
   theme: null as any,

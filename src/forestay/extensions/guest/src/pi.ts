@@ -11,6 +11,7 @@ import * as check from "./register";
 import { theme } from "./theme";
 import { providers as apis } from "./virtual/ai";
 import { completes, lines, suggestions, typed, ui } from "./ui";
+import { dropVirtualModel, routeWith, virtualModel } from "./virtual_models";
 
 const handlers = table<string, any[]>();
 const tools = table<string, any>();
@@ -20,6 +21,9 @@ const flags = table<string, any>();
 const renderers = table<string, any>();
 const entryRenderers = table<string, any>();
 const providers = table<string, any>();
+const servers = table<string, any>();
+const resolvers: any[] = [];
+let transformer: any;
 const running = table<number, AbortController>();
 let loading = true;
 
@@ -79,6 +83,22 @@ export const pi: any = {
     entryRenderers.set(customType, renderer);
     register("entry_renderer", { name: customType });
   },
+  registerToolRenderer(resolver: any): void {
+    check.checkFunctionOf("registerToolRenderer", "resolver", resolver);
+    append(resolvers, resolver);
+    register("tool_renderer", { name: "resolver" });
+  },
+  registerMarkdownTransformer(transform: any): void {
+    check.checkFunctionOf("registerMarkdownTransformer", "transformer", transform);
+    transformer = transform;
+    register("markdown_transformer", { name: "transformer" });
+  },
+  registerVirtualModel(model: any): void {
+    register("virtual_model", { name: `${model?.provider}/${model?.id}`, model: virtualModel(model) });
+  },
+  unregisterVirtualModel(provider: string, id: string): void {
+    if (dropVirtualModel(provider, id)) register("unregister_virtual_model", { name: `${provider}/${id}` });
+  },
   registerProvider(name: string, config: any): void {
     check.checkProvider(name, config);
     const merged = { ...providers.get(name), ...given(config) };
@@ -92,11 +112,20 @@ export const pi: any = {
     if (streamSimple !== undefined && apis.get(api)?.streamSimple === streamSimple) apis.delete(api);
     if (providers.delete(name)) register("unregister_provider", { provider: "" + name });
   },
-  // Ours, not pi's: names a server; a person approves it before it is started.
+  // It names a server; a person approves it before it is started.
   registerMcpServer(name: string, entry: any): void {
     check.checkMcpServer(name, entry);
     const { command, args, env, cwd, url, headers } = entry;
+    servers.set(name, entry);
     register("mcp_server", { name, command, args, env, cwd, url, headers });
+  },
+  unregisterMcpServer(name: string): void {
+    if (servers.delete(name)) register("unregister_mcp_server", { name: "" + name });
+  },
+  // Its own as it registered them; of others what is no secret.
+  getMcpServers(): any[] {
+    settled("getMcpServers");
+    return (session("getMcpServers") ?? []).map((found: any) => (found.extension === environment.extension && servers.has(found.name) ? { name: found.name, config: servers.get(found.name), extensionPath: found.extensionPath } : { name: found.name, config: found.config, extensionPath: found.extensionPath }));
   },
   sendMessage(message: any, options?: any): void {
     settled("sendMessage");
@@ -201,6 +230,7 @@ for (const [name, method] of PI_METHODS) {
 // A second registration adds to the first; what it leaves out stays.
 const given = (config: any): any => Object.fromEntries(Object.entries(config).filter(([, value]) => value !== undefined));
 
+routeWith(() => context);
 shareProviders(pi.registerProvider, pi.unregisterProvider, providers);
 
 function fileSystem(): any {
@@ -353,8 +383,16 @@ onInbound("render_entry", (payload: any) => {
   return lines(renderer(payload.entry, { expanded: payload.expanded === true, keyHint }, theme), payload.width);
 });
 
+// Who draws a tool: the resolvers in their order, then the extension's own tool of that name.
+const drawnBy = (name: string, at: number): any => (at < resolvers.length ? resolvers[at](name, () => drawnBy(name, at + 1)) : tools.get(name));
+
+onInbound("markdown", (payload: any) => {
+  const made = found(transformer, "transformer", "markdown")(payload.text, payload.context);
+  return typeof made === "string" ? made : null;
+});
+
 onInbound("render_tool", (payload: any) => {
-  const tool = found(tools.get(payload.name), "tool", payload.name);
+  const tool = drawnBy(payload.name, 0) ?? {};
   const context = { args: payload.args, toolCallId: payload.callId, invalidate: () => undefined, lastComponent: undefined, state: {}, cwd: environment.cwd, executionStarted: true, argsComplete: true, isPartial: false, expanded: payload.expanded === true, showImages: false, isError: payload.isError === true };
   const component = payload.result === null || payload.result === undefined
     ? tool.renderCall?.(payload.args, theme, context)

@@ -82,6 +82,10 @@ export function checkFlag(name: any, options: any): void {
   }
 }
 
+export function checkFunctionOf(where: string, name: string, value: any): void {
+  if (typeof value !== "function") fail(where, `the ${name} is ${kindOf(value)}`, "Give a function.");
+}
+
 export function checkRenderer(type: any, renderer: any): void {
   checkName("registerMessageRenderer", type, "customType");
   if (typeof renderer !== "function") fail("registerMessageRenderer", `the renderer is ${kindOf(renderer)}`, "Give a function.");

@@ -1,11 +1,9 @@
 // ctx.ui: dialogs wait for the host's answer, notices do not. Components are drawn here and shown as lines of text.
 
-import { HostError, hostCall, hostCallSync, report } from "./bridge";
+import { HostError, hostCall, hostCallSync, onInbound, report } from "./bridge";
 import { environment } from "./environment";
 import { PrimordialTypeError, isArray, resolved, table, then } from "./primordials";
 import { Theme, coloursOf, theme, themeOf, useTheme } from "./theme";
-
-const WIDTH = 80;
 
 // No front end shows more of a line, nor more lines. What is beyond is not sent: writing ten megabytes as JSON would cost
 // the extension its slice of time.
@@ -34,13 +32,34 @@ async function dialog(params: any, options: any, otherwise: any): Promise<any> {
   }
 }
 
-const tui = (redraw: () => void): any => ({
+const tui = (redraw: () => void, overlays: Overlays = unseen): any => ({
   requestRender: redraw,
-  terminal: { columns: WIDTH, rows: 24, write: () => undefined, setTitle: (title: string) => ui.setTitle(title) },
+  terminal: { get columns() { return environment.columns; }, rows: 24, write: () => undefined, setTitle: (title: string) => ui.setTitle(title) },
   setFocus: () => undefined, addChild: () => undefined, removeChild: () => undefined, invalidate: redraw,
-  showOverlay: () => ({ hide: () => undefined, setHidden: () => undefined, isHidden: () => false }),
-  hideOverlay: () => undefined, hasOverlay: () => false, start: () => undefined, stop: () => undefined,
+  showOverlay: (component: any) => overlays.show(component),
+  hideOverlay: () => overlays.hide(), hasOverlay: () => overlays.top() !== undefined, start: () => undefined, stop: () => undefined,
 });
+
+// Components above another one: the last that is not hidden is drawn below the lines of the first, and has the keys.
+interface Overlays { show(component: any): any; hide(): void; top(): any; }
+const unseen: Overlays = { show: () => ({ hide: () => undefined, setHidden: () => undefined, isHidden: () => true }), hide: () => undefined, top: () => undefined };
+function stacked(redraw: () => void): Overlays {
+  let shown: any[] = [];
+  const gone = (item: any): void => {
+    shown = shown.filter((other) => other !== item);
+    redraw();
+  };
+  return {
+    show(component: any): any {
+      const item = { component, hidden: false };
+      shown = [...shown, item];
+      redraw();
+      return { hide: () => gone(item), setHidden: (hidden: boolean) => { item.hidden = hidden === true; redraw(); }, isHidden: () => item.hidden };
+    },
+    hide: () => gone(shown.at(-1)),
+    top: () => shown.filter((item) => !item.hidden).at(-1)?.component,
+  };
+}
 
 const keybindings: any = {
   matches: (data: string, action: string) => (KEYS[action] ?? []).includes(data),
@@ -53,13 +72,17 @@ const KEYS: Record<string, string[]> = {
   "tui.select.cancel": ["\u001b", "\u0003"], submit: ["\r", "\n"], "tui.input.submit": ["\r", "\n"],
 };
 
-export function lines(component: any, width = WIDTH): string[] {
+export function lines(component: any, width = environment.columns): string[] {
   if (component === null || component === undefined) return [];
   if (typeof component === "string") return component.split("\n");
   if (isArray(component)) return component.map((line: any) => "" + line);
   const found = component.render(width);
-  return isArray(found) ? found.map((line: any) => "" + line) : [];
+  return isArray(found) ? found.map((line: any) => inPlace("" + line)) : [];
 }
+
+// A component may set colours by itself. Where none are shown they are left out: elsewhere they would be spelled out.
+const STYLES = /\u001b\[[0-9;]*m/g;
+const inPlace = (line: string): string => (environment.colour || !line.includes("\u001b[") ? line : line.replace(STYLES, ""));
 
 const draw = (component: any): string[] => {
   try {
@@ -86,12 +109,38 @@ async function custom(factory: any, options: any): Promise<any> {
     result = value;
     wake();
   };
-  const component = await factory(tui(() => undefined), theme, keybindings, done);
+  const id = ++components;
+  let component: any;
+  let drawn = "";
+  let due = false;
+  // What it asks for while it waits for keys is drawn once for all that it asked for in one go.
+  const redraw = (): void => {
+    if (due || drawn === "") return;
+    due = true;
+    then(resolved(undefined), () => {
+      due = false;
+      if (finished || drawn === "") return;
+      const shown = drawAll();
+      if (JSON.stringify(shown) === drawn) return;
+      drawn = JSON.stringify(shown);
+      notice({ op: "redraw", component: id, lines: shown });
+    }, () => undefined);
+  };
+  const overlays = stacked(redraw);
+  const drawAll = (): string[] => {
+    const top = overlays.top();
+    return top === undefined ? draw(component) : cutLines([...draw(component), ...draw(top)]);
+  };
+  component = await factory(tui(redraw, overlays), theme, keybindings, done);
   options?.onHandle?.({ hide: () => done(undefined), setHidden: () => undefined, isHidden: () => false, focus: () => undefined });
+  const stop = onColumns(() => { component?.invalidate?.(); redraw(); });
   while (!finished) {
     const request: any = makeSignal();
-    const shown = hostCall("ui", { op: "custom", lines: draw(component), overlay: options?.overlay === true }, { signal: request.signal });
+    const first = drawAll();
+    drawn = JSON.stringify(first);
+    const shown = hostCall("ui", { op: "custom", component: id, lines: first, overlay: options?.overlay === true }, { signal: request.signal });
     const answer: any = await Promise.race([shown.then((body) => body.value, (error) => (finished ? null : Promise.reject(error))), closed]);
+    drawn = "";
     if (finished) {
       request.abort();
       break;
@@ -101,15 +150,29 @@ async function custom(factory: any, options: any): Promise<any> {
     } else if (typeof answer === "object" && isArray(answer.keys)) {
       for (const key of answer.keys) {
         const data = typed("" + key);
-        if (data !== undefined && !finished) component?.handleInput?.(data);
+        if (data !== undefined && !finished) (overlays.top() ?? component)?.handleInput?.(data);
       }
     } else {
       done(answer);
     }
   }
+  stop();
   component?.dispose?.();
   return result;
 }
+
+let components = 0;
+
+// How wide the place is that a person sees this at; what stands there is drawn again when it changes.
+const widths: (() => void)[] = [];
+function onColumns(hear: () => void): () => void {
+  widths.push(hear);
+  return () => { const at = widths.indexOf(hear); if (at >= 0) widths.splice(at, 1); };
+}
+onInbound("columns", (columns: any) => {
+  environment.columns = columns;
+  for (const hear of [...widths]) hear();
+});
 
 function makeSignal(): any {
   const hooks: (() => void)[] = [];
@@ -135,7 +198,10 @@ export const ui: any = {
   input: (title: string, placeholder?: string, opts?: any) => dialog({ op: "input", title: cut(title), placeholder: cut(placeholder ?? "") }, opts, undefined),
   editor: (title: string, prefill?: string, opts?: any) => dialog({ op: "editor", title: cut(title), text: prefill ?? "" }, opts, undefined),
   notify: (message: string, type = "info") => notice({ op: "notify", message: cut(message), type }),
-  setStatus: (key: string, text?: string) => notice({ op: "setStatus", key, text: perhaps(text) }),
+  setStatus: (key: string, text?: string) => {
+    const footer = () => kept.get("footer")?.redraw(); // it may show what extensions say of themselves
+    then(hostCall("ui", { op: "setStatus", key, text: perhaps(text) }), footer, () => undefined);
+  },
   setWorkingMessage: (message?: string) => notice({ op: "setWorkingMessage", message: perhaps(message) }),
   setWorkingVisible: (visible: boolean) => notice({ op: "setWorkingVisible", visible }),
   setWorkingIndicator: (options?: any) => notice({ op: "setWorkingIndicator", options: options ?? null }),
@@ -213,7 +279,7 @@ export function suggestions(text: any[], line: number, column: number, signal: a
 }
 export const completes = (): boolean => completers.length > 0;
 
-const footerData = { getGitBranch: () => null, getExtensionStatuses: () => new Map(), getAvailableProviderCount: () => 0, onBranchChange: () => () => undefined };
+const footerData = { getGitBranch: () => null, getExtensionStatuses: () => new Map(environment.hasUI ? Object.entries(hostCallSync("ui", { op: "getStatuses" }).value ?? {}) : []), getAvailableProviderCount: () => 0, onBranchChange: () => () => undefined };
 
 // What stays on the screen until something else takes its place. A component asks to be drawn again (`requestRender`)
 // when it has changed: once for all that it asked for in one go.
@@ -221,6 +287,7 @@ const kept = table<string, any>();
 function keep(place: string, content: any, show: (shown: string[] | null) => void, data?: any): void {
   const before = kept.get(place);
   kept.delete(place);
+  before?.stop();
   try {
     before?.component?.dispose?.();
   } catch (error) {
@@ -228,7 +295,7 @@ function keep(place: string, content: any, show: (shown: string[] | null) => voi
   }
   if (content === undefined || content === null) return show(null);
   if (typeof content !== "function") return show(draw(content));
-  const own: any = { component: undefined, due: false };
+  const own: any = { component: undefined, due: false, stop: () => undefined, redraw: () => undefined };
   const redraw = (): void => {
     if (own.due || own.component === undefined) return;
     own.due = true;
@@ -237,6 +304,8 @@ function keep(place: string, content: any, show: (shown: string[] | null) => voi
       if (kept.get(place) === own) show(draw(own.component));
     }, () => undefined);
   };
+  own.redraw = redraw;
+  own.stop = onColumns(() => { own.component?.invalidate?.(); redraw(); });
   kept.set(place, own);
   try {
     own.component = content(tui(redraw), theme, data);
