@@ -1,6 +1,7 @@
 """How what is on disk reaches event loops: callers get their answers, followers their records (L8).
 
-A ledger's writer works on a thread of its own. `settle` brings all that a commit owes to one loop in one wake-up.
+A ledger's writer works on a thread of its own, or on the loop of a caller who is alone. `settle` brings all that a
+commit owes to one loop in one wake-up.
 """
 
 from __future__ import annotations
