@@ -31,7 +31,7 @@ _FEW = 32
 
 
 class SqliteLedger(TableLedger):
-    """A ledger on one file: one thread writes, any thread reads."""
+    """A ledger on one file: one thread writes, or the loop of a lone caller; any thread reads."""
 
     writer_type = SqliteWriter
 

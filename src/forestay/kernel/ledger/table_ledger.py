@@ -71,14 +71,16 @@ class TableLedger(Ledger):
     async def commit(self, *appends: Append) -> list[Record]:
         ticket = ticket_of(appends)
         ticket.loop = loop = asyncio.get_running_loop()
-        ticket.waiter = waiter = loop.create_future()
+        waiter: asyncio.Future[list[Record]] = loop.create_future()
+        ticket.waiter = waiter
+        self._writer.put(ticket)
+        if waiter.done():  # it was written at once
+            return waiter.result()
         count_outside(loop, 1)
         try:
-            self._writer.put(ticket)
-            records: list[Record] = await waiter
+            return await waiter
         finally:
             count_outside(loop, -1)
-        return records
 
     def submit(self, *appends: Append, later: bool = False) -> Future[list[Record]]:
         ticket = ticket_of(appends)
