@@ -51,8 +51,7 @@ class Nothing:
 
 async def parts(folder: Path) -> dict[str, float]:
     """Seconds of each way to append."""
-    lone_writer._FAST_SECONDS = lone_writer._BUSY = math.inf  # a busy machine must not decide who writes
-    lone_writer._LOOK_AGAIN = 1 << 62
+    lone_writer._FAST_SECONDS = lone_writer._BUSY_SECONDS = math.inf  # a busy machine must not decide who writes
     plain = _plain(folder / "plain.db")
     ours = SqliteFile(folder / "statements.db", lock_timeout=5)
     ours.create()

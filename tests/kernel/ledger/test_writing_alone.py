@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import sqlite3
 import threading
 from contextlib import closing
@@ -22,9 +23,9 @@ HERE = threading.get_ident()
 
 @pytest.fixture(autouse=True)
 def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How fast the disk and how busy the loop is, is the machine's business."""
+    """How fast the disk and how busy the machine is, must not decide who writes."""
     monkeypatch.setattr(lone_writer, "_FAST_SECONDS", math.inf)
-    monkeypatch.setattr(lone_writer, "_BUSY", math.inf)
+    monkeypatch.setattr(lone_writer, "_BUSY_SECONDS", math.inf)
 
 
 class Watch:
@@ -44,7 +45,7 @@ def one(number: int = 0, text: str = "") -> list[Draft]:
 
 async def until_here(ledger: SqliteLedger, watch: Watch) -> None:
     """Append until the caller writes by itself, and would do so at once: the thread may still be about to rest."""
-    while not watch.here or not watch.here[-1] or ledger._writer._own % lone_writer._IN_A_ROW == 0:
+    while not watch.here or not watch.here[-1] or ledger._writer._own >= lone_writer._IN_A_ROW:
         await ledger.append("run/before", one())
 
 
@@ -137,13 +138,44 @@ async def test_a4_a_loop_that_has_other_work_leaves_writing_to_the_thread(
     async with SqliteLedger.open(tmp_path / "l.db") as ledger:
         watch = Watch(ledger)
         await until_here(ledger, watch)
-        monkeypatch.setattr(lone_writer, "_BUSY", 0.0)  # whatever it does is too much
-        for _ in range(lone_writer._LOOK_AGAIN + 1):
+        monkeypatch.setattr(lone_writer, "_BUSY_SECONDS", 0.0)  # whatever it does is too much
+        for _ in range(lone_writer._IN_A_ROW + 1):
             await ledger.append("run/a", one())
         watch.here.clear()
-        for _ in range(20):
+        for _ in range(2 * lone_writer._ALONE):
             await ledger.append("run/a", one())
         assert not any(watch.here)
+
+
+async def test_a4_bytes_that_wait_in_a_socket_go_first(tmp_path: Path) -> None:
+    async with SqliteLedger.open(tmp_path / "l.db") as ledger:
+        watch, found = Watch(ledger), []
+        await until_here(ledger, watch)
+        ledger._writer._own = lone_writer._IN_A_ROW
+        near, far = socket.socketpair()
+        with near, far:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(near, lambda: found.append(near.recv(1)) or found.append(len(watch.here)))
+            far.send(b"x")
+            before = len(watch.here)
+            await ledger.append("run/a", one())
+            loop.remove_reader(near)
+        assert found == [b"x", before] and watch.here[-1]
+
+
+async def test_a4_who_comes_while_another_waits_is_written_with_it_and_by_the_thread_from_then_on(
+    tmp_path: Path,
+) -> None:
+    async with SqliteLedger.open(tmp_path / "l.db") as ledger:
+        watch, commits = Watch(ledger), []
+        await until_here(ledger, watch)
+        ledger._writer._own = lone_writer._IN_A_ROW
+        ledger.observe(lambda records, _: commits.append((len(records), threading.get_ident() == HERE)))
+        await asyncio.gather(ledger.append("run/a", one()), ledger.append("run/b", one()))
+        for _ in range(lone_writer._ALONE):
+            await ledger.append("run/a", one())
+        assert sum(count for count, _ in commits) == lone_writer._ALONE + 2
+        assert not any(here for _, here in commits)
 
 
 async def test_who_comes_in_the_same_turn_shares_the_commit(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ Job = Callable[[Database], Any]
 class Ticket:
     """One caller's request: appends that go in together, or a job that needs the writing connection."""
 
-    __slots__ = ("appends", "asked", "count", "drafts", "error", "future", "job", "loop", "result", "size", "waiter")
+    __slots__ = ("appends", "count", "drafts", "error", "future", "job", "loop", "result", "size", "waiter")
 
     def __init__(self, appends: Sequence[Append], drafts: Sequence[Sequence[Encoded]], job: Job | None = None) -> None:
         self.appends = appends
@@ -44,7 +44,6 @@ class Ticket:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.waiter: asyncio.Future[Any] | None = None  # for a caller on an event loop
         self.future: Future[Any] | None = None  # for a caller on a thread
-        self.asked: tuple[float, float] | None = None  # the time, and what the caller's thread had worked up to then
 
     def settle(self) -> None:
         target: Any = self.waiter if self.waiter is not None else self.future
@@ -171,12 +170,7 @@ def _nudge(feeds: list[Feed]) -> None:
         feed.nudge()
 
 
-def settle(
-    group: list[Ticket],
-    deliveries: Deliveries,
-    here: asyncio.AbstractEventLoop | None = None,
-    heard: Callable[[Ticket], None] | None = None,
-) -> None:
+def settle(group: list[Ticket], deliveries: Deliveries, here: asyncio.AbstractEventLoop | None = None) -> None:
     """Bring followers their records and callers their answers: one wake-up per event loop, because waking a thread
     that sleeps costs more than everything else that is done here, and none of the loop that this runs on."""
     if here is not None and not deliveries:
@@ -192,22 +186,18 @@ def settle(
     for loop, tickets in waiting.items():
         batch = deliveries.get(loop, ())
         if loop is here:
-            _arrive(batch, tickets, heard)
+            _arrive(batch, tickets)
             continue
         try:
-            loop.call_soon_threadsafe(_arrive, batch, tickets, heard)
+            loop.call_soon_threadsafe(_arrive, batch, tickets)
         except RuntimeError:
             pass  # the loop was closed while the group was written: no caller is left
 
 
-def _arrive(
-    batch: Sequence[tuple[Feed, list[Record]]], tickets: list[Ticket], heard: Callable[[Ticket], None] | None
-) -> None:
+def _arrive(batch: Sequence[tuple[Feed, list[Record]]], tickets: list[Ticket]) -> None:
     for feed, records in batch:
         feed.push(records)
     for ticket in tickets:
-        if heard is not None:
-            heard(ticket)
         ticket.settle()
 
 

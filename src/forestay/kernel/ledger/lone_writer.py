@@ -1,13 +1,14 @@
 """A writing thread that a caller can do without.
 
 Waking a thread and being woken by it takes longer than a commit on a fast disk. So a caller that has been alone for a
-while, on a loop with nothing else to do meanwhile, writes by itself:
+while, on a loop with nothing else to do, writes by itself:
 
 - A1  One writes at a time: the thread, or the loop that has the turn.
 - A2  Whoever writes, what was asked for first is written first (L7).
 - A3  A loop writes only what is small, while the disk is fast, never a checkpoint, and waits for no other process.
-      After a few writes everybody else goes first who is ready.
-- A4  Now and then the thread writes all the same: what the loop does meanwhile shows whether it is still idle.
+- A4  After a few writes everybody else goes first who is ready, those included whose bytes wait in a socket. Whoever
+      appends meanwhile is written together with the one who waited. The thread writes for both, and from then on, until
+      it has written for one caller at a time again and again; so it does when the loop was found to have other work.
 """
 
 from __future__ import annotations
@@ -24,12 +25,11 @@ from forestay.kernel.ledger.records import Record
 from forestay.kernel.ledger.writer import Writer
 from forestay.kernel.problems import Problem
 
-_ALONE = 8  # groups of one, each on disk in time while the loop was idle, before a loop writes by itself
-_AFTER_A_SLOW_ONE = 64  # of them, when the disk was slow under a loop
+_ALONE = 64  # groups of one in a row, each on disk in time, before a loop writes by itself
+_AFTER_A_SLOW_ONE = 256  # of them, when the disk was slow under a loop
 _FAST_SECONDS = 0.002
-_BUSY = 0.5  # of the time in which the thread writes: a loop that works so much gains by going on
+_BUSY_SECONDS = 0.0001  # that others take who go first: a loop with so much work gains by going on
 _IN_A_ROW = 8  # writes of a loop before everybody else who is ready goes first
-_LOOK_AGAIN = 256  # writes of a loop before it leaves one to the thread (A4)
 _SMALL_BYTES = 64 * 1024
 
 
@@ -52,8 +52,8 @@ class LoneWriter(Writer):
         # What follows is changed by who has `_closing`.
         self._queued = 0  # tickets that the thread has yet to finish
         self._alone = 0  # groups of one in a row
-        self._own = 0  # writes of a loop since the thread wrote
-        self._waits = False  # whether a ticket waits for its loop to have let the others go first
+        self._own = 0  # writes of a loop since others went first
+        self._waits_since: float | None = None  # when a ticket began to wait for the others to go first
 
     @property
     @abstractmethod
@@ -71,28 +71,22 @@ class LoneWriter(Writer):
             self._later.append(ticket)
             if later:
                 return
-            if loop is None or self._alone < _ALONE or not self._is_for_a_loop(ticket):
+            if self._waits_since is not None:  # then neither of the two is alone
+                self._alone = 0
+            if self._alone < _ALONE or loop is None or len(self._later) > 1 or ticket.size > _SMALL_BYTES:
                 self._release_later()
                 return
-            if self._own % _IN_A_ROW == 0:
-                self._waits = True
-                loop.call_soon(self._others_went)
+            if self._own >= _IN_A_ROW:
+                self._waits_since = time.perf_counter()
+                loop.call_soon(loop.call_soon, self._others_went)  # a loop looks at its sockets between the two
                 return
             if not self._take_turn():
                 return
         self._write_here(ticket, loop)
 
-    def _is_for_a_loop(self, ticket: Ticket) -> bool:
-        """A3 and A4. Who comes while another one waits is not alone, and neither is that one."""
-        if self._waits:
-            self._alone = 0
-        return len(self._later) == 1 and self._own < _LOOK_AGAIN and ticket.size <= _SMALL_BYTES
-
     def _release_later(self) -> None:
-        if not self._queued and self._later:
-            self._later[-1].asked = (time.perf_counter(), time.thread_time())
         self._queued += len(self._later)
-        self._waits = False
+        self._waits_since = None
         super()._release_later()
 
     def _take_turn(self) -> bool:
@@ -101,16 +95,17 @@ class LoneWriter(Writer):
             self._release_later()
             return False
         self._later.clear()
-        self._waits = False
         return True
 
     def _others_went(self) -> None:
-        """On the loop of a caller who was alone: write, unless others came meanwhile."""
+        """On the loop of a caller who was alone: write, unless others came meanwhile or took their time."""
         with self._closing:
-            if not self._waits:
+            since, self._waits_since = self._waits_since, None
+            if since is None:
                 return
-            ticket = self._later[0]
-            if len(self._later) > 1:
+            ticket, self._own = self._later[0], 0
+            if len(self._later) > 1 or time.perf_counter() - since > _BUSY_SECONDS:
+                self._alone = 0
                 self._release_later()
                 return
             if not self._take_turn():
@@ -147,17 +142,8 @@ class LoneWriter(Writer):
             records, seconds = self._timed(group)
             with self._closing:  # before the answers: the one who gets it may come again at once
                 self._queued -= len(group)
-                self._own = 0
-                alone = not self._queued and group[0].asked is not None and seconds < _FAST_SECONDS and len(group) == 1
-                if not alone:
-                    self._alone = min(self._alone, 0)
-            self._tell(group, records, seconds, heard=self._heard if alone else None)
+                alone = not self._queued and len(group) == 1 and group[0].loop is not None and seconds < _FAST_SECONDS
+                self._alone = self._alone + 1 if alone else min(self._alone, 0)
+                self._own = _IN_A_ROW  # whoever writes by itself begins by letting the others go first
+            self._tell(group, records, seconds)
             self._tidy()
-
-    def _heard(self, ticket: Ticket) -> None:
-        """On the loop that asked: see whether it was idle while the thread wrote (A4)."""
-        assert ticket.asked is not None
-        asked, own = ticket.asked
-        idle = time.thread_time() - own < _BUSY * (time.perf_counter() - asked)
-        with self._closing:
-            self._alone = self._alone + 1 if idle else min(self._alone, 0)

@@ -113,15 +113,14 @@ class Writer(ABC):
         seconds: float,
         *,
         here: asyncio.AbstractEventLoop | None = None,
-        heard: Callable[[Ticket], None] | None = None,
     ) -> None:
-        """Tell who watches, followers and callers what is on disk; `here` is the loop that this runs on, if it is one.
-        `heard` is called with the one ticket of a group on the loop that asked."""
+        """Tell who watches, followers and callers what is on disk; `here` is the loop that this runs on, if it is
+        one."""
         deliveries: Deliveries = {}
         if records:
             self._observed(records, seconds)
             deliveries = self._announced(records)
-        settle(group, deliveries, here, heard)
+        settle(group, deliveries, here)
 
     def _observed(self, records: list[Record], seconds: float) -> None:
         """Tell who watches. Those who watch are no part of the writing: one that fails is not told again."""
