@@ -25,8 +25,8 @@ from forestay.kernel.ledger.records import Record
 from forestay.kernel.ledger.writer import Writer
 from forestay.kernel.problems import Problem
 
-_ALONE = 64  # groups of one in a row, each on disk in time, before a loop writes by itself
-_AFTER_A_SLOW_ONE = 256  # of them, when the disk was slow under a loop
+_ALONE = 16  # groups of one in a row, each on disk in time, before a loop writes by itself
+_AFTER_A_SLOW_ONE = 64  # of them, when the disk was slow under a loop
 _FAST_SECONDS = 0.002
 _BUSY_SECONDS = 0.0001  # that others take who go first: a loop with so much work gains by going on
 _IN_A_ROW = 8  # writes of a loop before everybody else who is ready goes first
@@ -122,12 +122,13 @@ class LoneWriter(Writer):
         """Write on the loop that this runs on, which has the turn."""
         self._patient = False
         try:
-            group = [ticket]
-            records, seconds = self._timed(group)
+            started = time.perf_counter()
+            records = self._write([ticket])
+            seconds = time.perf_counter() - started
             self._own += 1
             if seconds > _FAST_SECONDS:
                 self._alone = _ALONE - _AFTER_A_SLOW_ONE
-            self._tell(group, records, seconds, here=loop)
+            self._tell([ticket], records, seconds, here=loop)
         except HeldError:
             with self._closing:
                 self._alone = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
@@ -65,8 +65,10 @@ class TableLedger(Ledger):
 
     # Writing
 
-    async def append(self, stream: str, drafts: Sequence[Draft], expect: int | None = None) -> list[Record]:
-        return await self.commit(Append(stream, drafts, expect))
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expect: int | None = None
+    ) -> Coroutine[Any, Any, list[Record]]:
+        return self.commit(Append(stream, drafts, expect))
 
     async def commit(self, *appends: Append) -> list[Record]:
         ticket = ticket_of(appends)
