@@ -37,8 +37,8 @@ _TO_CALLBACK = f"""
     FROM webhook_runs r WHERE r.run_id = ? AND r.since <= ? AND r.callback IS NOT NULL
     ON CONFLICT (delivery_id) DO NOTHING
 """  # noqa: S608 - the words are ours
-# As `_TO_WEBHOOKS`, of a run that has no tags and is in no table. The values are the run, the sequence as a text, the run,
-# sequence, type and time; tenant and type.
+# As `_TO_WEBHOOKS`, of a run that has no tags and is in no table. The values are the run, the sequence as a text, the
+# run, sequence, type and time; tenant and type.
 _TO_WEBHOOKS_AT_ONCE = f"""
     INSERT INTO webhook_outbox (delivery_id, webhook_id, tenant, run_id, sequence, type, due_ms)
     SELECT 'whd_' || substr(digest(t.webhook_id, CAST(? AS TEXT), ?), 1, 24), t.webhook_id, t.tenant, CAST(? AS TEXT),
