@@ -202,7 +202,7 @@ class SqliteWriter(LoneWriter):
         return list(chain.from_iterable(written))
 
     def _append_one(self, cursor: sqlite3.Cursor, ticket: Ticket, item: Append) -> list[Record]:
-        """As `_append`, of one caller who writes to one stream: no time for more than that takes."""
+        """As `_append`, of one caller who writes to one stream: without what a group needs."""
         ticket.error = None
         stream = self._streams.get(item.stream)
         try:
