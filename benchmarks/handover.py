@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.extensions import _extension
 from benchmarks.measure import duration, rate
-from forestay.extensions.engine import owner, runners
+from forestay.extensions.engine import owner
 from forestay.extensions.hooks import Hooks
 
 Row = tuple[str, str, str]
@@ -31,15 +31,15 @@ class Ways:
     def __init__(self) -> None:
         self._attention = owner._attention_of(asyncio.get_running_loop())
         self._watcher, self._queue = self._attention.watcher, self._attention._ready
-        self._watching = runners.Runner._next
+        self._watching = owner.Runner._next
 
     def take(self, way: str) -> None:
         self._attention.watcher = None if way == "sleeping" else self._watcher
         self._attention._ready = () if way == "blind" else self._queue
-        runners.Runner._next = _slept if way == "sleeping" else self._watching  # type: ignore[method-assign]
+        owner.Runner._next = _slept if way == "sleeping" else self._watching  # type: ignore[method-assign]
 
 
-def _slept(runner: runners.Runner, answered: bool) -> Any:
+def _slept(runner: owner.Runner, answered: bool) -> Any:
     if answered and runner.line is not None:
         runner.line.answer()
     return runner._given.get()

@@ -11,8 +11,7 @@ from tests.extensions.runtime_world import ENVIRONMENT, StillWorld, artifact
 
 from forestay.extensions.effects import Call, Effect, Reply
 from forestay.extensions.engine.limits import Limits
-from forestay.extensions.isolate import Isolate, Observer
-from forestay.extensions.vm_inputs import VmInputs
+from forestay.extensions.isolate import Isolate, Observer, VmInputs
 
 # A program is a list of actions; an action is [kind, label, argument, nested program].
 Program = list[list[Any]]

@@ -12,9 +12,9 @@ import pytest
 from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.evidence import stream_of
 from forestay.extensions.extensions import Extensions
-from forestay.extensions.guests import Guest, Report
+from forestay.extensions.guests import Guest, Report, tool_outcome
 from forestay.extensions.manifest import parse_manifest
-from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome, tool_outcome
+from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome
 from forestay.extensions.protocol import HostCall, HostCalls
 from forestay.extensions.registry import Registrations
 from forestay.extensions.settings import Settings

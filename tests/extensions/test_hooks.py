@@ -9,8 +9,7 @@ import pytest
 from tests.extensions.runtime_world import extension
 
 from forestay.extensions.engine.limits import Limits
-from forestay.extensions.hook_merge import merge_for
-from forestay.extensions.hooks import Hooks
+from forestay.extensions.hooks import Hooks, merge_for
 from forestay.extensions.javascript_guest import JavaScriptGuest
 from forestay.extensions.outcomes import HookOutcome
 from forestay.kernel import Problem

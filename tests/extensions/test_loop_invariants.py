@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.extensions.loop import Loop, Macrotask
+from forestay.extensions.isolate import Loop, Macrotask
 
 _OPERATIONS = st.lists(
     st.one_of(

@@ -80,16 +80,16 @@ class World:
         return await ctx.effect("call", call)
 
     async def tool(self, ctx: Execution) -> dict[str, Any]:
-        async with self.budgets.tool_call(ctx, "tool"):
-            ctx.emit("agent.toolCalled", {"callId": "c"})
+        await self.budgets.tool_call(ctx, "tool")
+        ctx.emit("agent.toolCalled", {"callId": "c"})
         return {}
 
     async def gated(self, ctx: Execution) -> dict[str, Any]:
         """A call that is charged, and then waits before anybody has it on record."""
 
         async def call() -> dict[str, Any]:
-            async with self.budgets.tool_call(ctx, f"{ctx.place}tool"):
-                pass
+            await self.budgets.tool_call(ctx, f"{ctx.place}tool")
+            await self.budgets.book.settled(TENANT)  # another run wrote, and the charge with it
             self.asked.append((ctx.run_id, 1))
             if self.gate is not None:
                 await self.gate.wait()

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.kernel.problems import Problem
-from forestay.kernel.scopes import (
+from forestay.kernel.policy import (
     MAX_PATH,
     MAX_PATTERN,
     Scope,
@@ -22,6 +21,7 @@ from forestay.kernel.scopes import (
     match_host,
     match_path,
 )
+from forestay.kernel.problems import Problem
 
 
 @pytest.mark.parametrize(

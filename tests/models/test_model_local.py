@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from forestay import models
 from forestay.kernel import ManualClock
 from forestay.models import DEFAULT_PARAMS, Completion, Message, Params, ToolCall, ToolSpec, fold
-from forestay.models.local import NOTHING_FOUND
+from forestay.models.local.answer import NOTHING_FOUND
 from forestay.models.local.toolpick import fill
 
 CONTEXT = """[source: notes/harbour.md]

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from forestay.kernel import Ledger, ManualClock, Problem
-from forestay.relay.reply import error_body
 from forestay.relay.schemas import TYPES, schemas
+from forestay.relay.session import error_body
 from forestay.relay.state import read_header
 
 from .conftest import Failing, Pieces, make_relay

@@ -13,9 +13,9 @@ import pytest
 from forestay.governance import Claim, Short, fit
 from forestay.host import Host
 from forestay.kernel import ManualClock, Record
-from forestay.runs.digests import SORTS
 from forestay.runs.schedules import ScheduleSpec
 from forestay.runs.types import CreateRun, ForkRequest, RunFilter
+from forestay.runs.views import SORTS
 from tests.kernel.ledger.on_postgres import built, empty_schema
 from tests.postgres import new_ledger
 from tests.runs.documents import edge, node, workflow

@@ -107,10 +107,11 @@ def _schedules(db: sqlite3.Connection) -> Iterator[str]:
 
 
 def _lateness(db: sqlite3.Connection, restarts: Sequence[Restart]) -> Iterator[tuple[str, int]]:
-    """Each timer and the milliseconds between its time and its end. When there was no host at its time, it is late from
-    the moment on at which there was one again."""
+    """Each timer and the milliseconds between its time and its end. When there was no host at its time, or it went
+    before the timer would have been late, it is late from the moment on at which there was one again."""
     rows = db.execute("SELECT run_id, workflow_id, created, ended FROM runs WHERE workflow_id LIKE 'patient-%'")
-    gaps = [tuple(START_MS + round(at * 1000) for at in (away.at, away.at + away.seconds)) for away in restarts]
+    ends = [(away.at - LATE_SECONDS, away.at + away.seconds) for away in restarts]
+    gaps = [tuple(START_MS + round(at * 1000) for at in both) for both in ends]
     for run_id, workflow, created, ended in rows:
         due = created + int(workflow.removeprefix("patient-")) * 60_000
         back = next((up for down, up in gaps if down <= due <= up), due)

@@ -74,6 +74,8 @@ START = day_check.START_MS
         ([f"INSERT INTO runs VALUES ('r', 'patient-1', 'completed', {START}, {START} + 59900)"], "D4"),
         ([f"INSERT INTO runs VALUES ('r', 'patient-1', 'completed', {START}, {START} + 63000)"], "D4"),
         ([f"INSERT INTO runs VALUES ('r', 'patient-7', 'completed', {START}, {START} + 430000)"], None),
+        ([f"INSERT INTO runs VALUES ('r', 'patient-7', 'completed', {START} - 2000, {START} + 430000)"], None),
+        ([f"INSERT INTO runs VALUES ('r', 'patient-7', 'completed', {START} - 4000, {START} + 430000)"], "D4"),
         (["INSERT INTO memory_entries VALUES ('m')"], "D6"),
     ],
 )

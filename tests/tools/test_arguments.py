@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from forestay.kernel import Problem
-from forestay.tools.arguments import checker, fitted
+from forestay.tools.tool import checker, fitted
 
 RECORDED: list[dict[str, Any]] = json.loads((Path(__file__).parent / "pi_arguments.json").read_text("utf-8"))
 

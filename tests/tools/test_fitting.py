@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.kernel import Problem, canonical
-from forestay.tools.arguments import Fitting, fitted, steady
+from forestay.tools.tool import Fitting, fitted, steady
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from([1.5, 4.0, "", "4", "true", "a"]),

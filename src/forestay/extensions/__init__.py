@@ -47,12 +47,11 @@ if TYPE_CHECKING:
     from forestay.extensions.extensions import Extensions
     from forestay.extensions.grants import STREAM, Grants, checked
     from forestay.extensions.guests import Failure
-    from forestay.extensions.host_call import Subject
+    from forestay.extensions.host_call import Kind as CallKind
+    from forestay.extensions.host_call import Perform, Subject
     from forestay.extensions.inventory import CommandLine, command_line
     from forestay.extensions.isolate import Program
     from forestay.extensions.javascript_guest import JavaScriptGuest
-    from forestay.extensions.kept_call import Kind as CallKind
-    from forestay.extensions.kept_call import Perform
     from forestay.extensions.layout import Confinement
     from forestay.extensions.manifest import parse_manifest
     from forestay.extensions.mcp.definitions import Definition, compare, offer_digest, pinnable

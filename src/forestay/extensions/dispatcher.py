@@ -30,8 +30,7 @@ from forestay.extensions.connectors.paths import Roots
 from forestay.extensions.consent import Consent, Questions
 from forestay.extensions.evidence import Evidence, weighed_params
 from forestay.extensions.grants import Grants
-from forestay.extensions.host_call import CallRecords, PendingCall, Subject
-from forestay.extensions.kept_call import CallKeeper, Kind, kind_of
+from forestay.extensions.host_call import CallKeeper, CallRecords, Kind, PendingCall, Subject, kind_of
 from forestay.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
 from forestay.extensions.quotas import Quotas
 from forestay.extensions.result_stream import ResultStream, own_thread
@@ -89,11 +88,6 @@ class Dispatcher:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
             pass
-
-    @property
-    def policy(self) -> Policy:
-        """The policy in force."""
-        return self.authority.policy
 
     def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> None:
         """A decision that holds as long as this dispatcher, whatever the ledger says later."""
@@ -209,7 +203,7 @@ class Dispatcher:
 
     def may(self, extension: str, capability: str) -> bool:
         """Whether policy would not refuse this outright at this moment. Nothing is recorded."""
-        return self.policy.decide(Request(extension, capability)).effect != "deny"
+        return self.authority.policy.decide(Request(extension, capability)).effect != "deny"
 
     def cancel(self, call_id: str) -> None:
         pending = self._running.get(call_id)

@@ -35,7 +35,7 @@ from forestay.extensions.evidence import Correlation, Event, Evidence, LogFile
 from forestay.extensions.grants import Grants, about, checked, fold, granted_folders, policy_of, with_standing
 from forestay.extensions.guests import Failure, Guest, Make, Member
 from forestay.extensions.hooks import Hooks
-from forestay.extensions.host_call import Subject
+from forestay.extensions.host_call import CallKeeper, Subject
 from forestay.extensions.inventory import (
     CommandLine,
     commands_of,
@@ -48,7 +48,6 @@ from forestay.extensions.inventory import (
     unknown_tool,
 )
 from forestay.extensions.javascript_loader import JavaScriptLoader
-from forestay.extensions.kept_call import CallKeeper
 from forestay.extensions.live_session import LiveSession
 from forestay.extensions.mcp.loader import ServerLoader
 from forestay.extensions.mcp.pins import Pins, ServerStanding
@@ -201,7 +200,7 @@ class Extensions:
     @property
     def asks(self) -> bool:
         """Whether some extension's call may have to wait for a person."""
-        policy = self.dispatcher.policy
+        policy = self.dispatcher.authority.policy
         return policy.mode == "prompt" or any(rules.mode == "prompt" for rules in policy.subjects.values())
 
     async def refresh(self) -> None:
@@ -278,7 +277,7 @@ class Extensions:
             raise Problem("already_exists", f"An extension {name} is loaded already.", at=path.name)
         for text in self._flags:
             self.dispatcher.learn(name, "allow", checked(text))
-        methods = resolved(artifact, self.dispatcher.policy, partial(self._evidence.write, correlation))
+        methods = resolved(artifact, self.dispatcher.authority.policy, partial(self._evidence.write, correlation))
         self._homes[name], self._artifacts[name] = (home if reads_home else None), artifact
         self._origins[name] = path
         guest = make(self._surroundings(name, home), self.dispatcher, partial(self._reported, correlation))
@@ -338,7 +337,7 @@ class Extensions:
         """The folders of one subject: the project, its own, a temporary one that no other has, and granted ones."""
         if name not in self._temps:
             self._temps[name] = Path(tempfile.mkdtemp(dir=self._temp))
-        folders = granted_folders(policy or self.dispatcher.policy, name)
+        folders = granted_folders(policy or self.dispatcher.authority.policy, name)
         home, temp = self._homes.get(name), self._temps[name]
         return Roots.of(self.root, extension=home, temp=temp, extra=folders, kept=self._kept)
 

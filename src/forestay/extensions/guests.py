@@ -213,3 +213,15 @@ class Failure(msgspec.Struct, frozen=True):
 
     path: str
     problem: Problem
+
+
+def tool_outcome(value: Any, updates: list[Any]) -> ToolOutcome:
+    """A tool answers `{content, details}`; a plain string is taken as text, as the agent would show it.
+
+    Only a tool that throws has failed: the real runtime takes no notice of an `isError` in the answer (P10).
+    """
+    if isinstance(value, dict) and isinstance(value.get("content"), list):
+        return ToolOutcome(value["content"], value.get("details"), False, updates)
+    if isinstance(value, str):
+        return ToolOutcome([{"type": "text", "text": value}], None, False, updates)
+    return ToolOutcome([], value, False, updates)

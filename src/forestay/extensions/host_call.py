@@ -1,21 +1,23 @@
 """A host call under way, and its evidence: host_call.start, policy.decision, host_call.end (Pi §3.1, §3.4).
 
 The start of a call is written with its decision. A call that may turn out to be a repeat keeps its records until its
-end; then they are counted or written.
+end; then they are counted or written. A keeper keeps the calls that work of an extension may not make twice, when a
+process died and the work is begun again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from forestay.extensions.api_table import NONE
-from forestay.extensions.connectors.contract import Call
+from forestay.extensions.connectors.contract import Call, Output
 from forestay.extensions.connectors.paths import Roots
+from forestay.extensions.connectors.ui import DIALOGS
 from forestay.extensions.evidence import Correlation, Ended, Event, Evidence
 from forestay.extensions.protocol import HostCall
 from forestay.extensions.repeats import Key
@@ -216,3 +218,39 @@ def _shown(text: str) -> str:
 
 def redacted(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _shown(value) if isinstance(value, str) and key not in _OURS else value for key, value in data.items()}
+
+
+Kind = Literal["answer", "change", "deed", "last"]
+"""An `answer` is asked for again when it was not heard. A `change` of the session has a place there. A `deed` may not
+be done again. After a `last` one the work cannot be begun again."""
+
+_CHANGES = ("appendEntry", "sendMessage", "sendUserMessage", "setSessionName", "setLabel", "setModel")
+_DEEDS = ("navigateTree", "compact")
+_LAST = ("newSession", "switchSession", "fork")
+_FREE = frozenset(("", "read", "env", "events", "log"))
+"""Capabilities whose use leaves nothing behind."""
+
+Perform = Callable[[str | None], Awaitable[Output]]
+"""Performs a call, by the name that is its own in every life."""
+
+
+class CallKeeper(Protocol):
+    """Keeps what extensions heard and did, for the work that they do it in."""
+
+    async def once(self, extension: str, call: HostCall, kind: Kind, perform: Perform) -> Output:
+        """What `perform` gives, or what it gave in another life."""
+
+
+def kind_of(call: HostCall, capability: str, *, streams: bool) -> Kind | None:
+    """What identifies a call when its work begins again; None: the call may be repeated."""
+    operation = call.params.get("op")
+    if call.method == "ui":
+        return "answer" if operation in DIALOGS else None
+    if call.method == "session":
+        kinds: dict[Kind, tuple[str, ...]] = {"change": _CHANGES, "deed": _DEEDS, "last": _LAST}
+        return next((kind for kind, operations in kinds.items() if operation in operations), None)
+    if capability in _FREE:
+        return None
+    if streams:
+        return "last"
+    return "answer" if call.method == "model" else "deed"

@@ -19,9 +19,9 @@ from forestay.extensions.engine.bytecode import KeptBytecode, compile_module
 from forestay.extensions.engine.image import base_image, image_digest
 from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.pool import Key, Loaded, Pool
-from forestay.extensions.guests import Guest, Report
-from forestay.extensions.isolate import Frozen, Isolate, Program
-from forestay.extensions.outcomes import COLUMNS, HookOutcome, Surroundings, ToolOutcome, tool_outcome
+from forestay.extensions.guests import Guest, Report, tool_outcome
+from forestay.extensions.isolate import Frozen, Isolate, Program, RealInputs, VmInputs
+from forestay.extensions.outcomes import COLUMNS, HookOutcome, Surroundings, ToolOutcome
 from forestay.extensions.problems import thrown_problem
 from forestay.extensions.protocol import HostCalls
 from forestay.extensions.registry import Registrations
@@ -29,7 +29,6 @@ from forestay.extensions.rounds import Place
 from forestay.extensions.themes import Theme
 from forestay.extensions.trace import FORMAT, Header, Recorder
 from forestay.extensions.vm_driver import VmDriver
-from forestay.extensions.vm_inputs import RealInputs, VmInputs
 from forestay.kernel import Clock, Problem, Randomness, SystemClock
 
 _encode = msgspec.json.Encoder().encode
@@ -321,7 +320,7 @@ class JavaScriptGuest(Guest):
 
         A tool that throws has an outcome; a trap, a timeout, no memory is a Problem.
         """
-        if self.registrations.tool(name).prepares and not prepared:
+        if not prepared and (tool := self.registrations.tools.get(name)) is not None and tool.prepares:
             arguments = await self.prepare_arguments(name, arguments, timeout=timeout)
         arguments = self.registrations.fit(name, arguments)
         updates: list[Any] = []

@@ -197,7 +197,7 @@ async def _evidence(project: Project, name: str) -> tuple[Seen, int]:
 async def policy_in_force(project: Project) -> Policy:
     """The policy in force, or the one that would be when the suite opened now (L3)."""
     if project.opened is not None:
-        return project.opened.dispatcher.policy
+        return project.opened.dispatcher.authority.policy
     return await Grants(project.ledger, project.clock).apply(policy_of(project.settings, project.clock))
 
 

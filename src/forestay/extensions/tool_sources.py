@@ -111,7 +111,7 @@ class ExtensionTools(ToolSource):
 
     def _effect(self, member: Member, tool: str) -> EffectClass:
         """S1. What a person grants while the tool runs is on record before it is used."""
-        policy = self._suite.dispatcher.policy
+        policy = self._suite.dispatcher.authority.policy
         rules = policy.subjects.get(member.extension.name, SubjectRules())
         mode = rules.mode or policy.mode
         granted = any(grant.capability in CHANGING for grant in (*rules.allow, *policy.defaults))
@@ -165,7 +165,7 @@ class BuiltInTools(ToolSource):
     ) -> ToolOutcome:
         dispatcher = self._suite.dispatcher
         dispatcher.admit(Subject(self._subject, self._suite.roots(self._subject)))
-        if self._subject not in dispatcher.policy.subjects:
+        if self._subject not in dispatcher.authority.policy.subjects:
             # The gate decided that the caller may use the tool; what is denied to everybody stays denied.
             for name in _OWN_CAPABILITIES:
                 dispatcher.learn(self._subject, "allow", Grant(name, source="agent"))

@@ -19,9 +19,7 @@ import msgspec
 
 from forestay.extensions.engine.image import image_digest
 from forestay.extensions.engine.limits import EngineTrap, Limits
-from forestay.extensions.isolate import Isolate, Program
-from forestay.extensions.loop import Macrotask
-from forestay.extensions.vm_inputs import VmInputs
+from forestay.extensions.isolate import Isolate, Macrotask, Program, VmInputs
 from forestay.kernel import Problem, canonical, former
 
 FORMAT = "forestay.trace.v1"

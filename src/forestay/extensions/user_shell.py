@@ -85,7 +85,7 @@ class PersonShell(ToolSource):
     async def _own(self, call_id: str, command: str, heard: Callable[[str], None]) -> dict[str, Any]:
         dispatcher = self._suite.dispatcher
         dispatcher.admit(Subject(self._subject, self._suite.roots(self._subject)))
-        if self._subject not in dispatcher.policy.subjects:
+        if self._subject not in dispatcher.authority.policy.subjects:
             for name in self._capabilities:
                 dispatcher.learn(self._subject, "allow", Grant(name, source="agent"))
         params = {"command": "bash", "args": ["-c", "exec 2>&1\n" + command], "stream": True}

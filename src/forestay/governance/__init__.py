@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from forestay.governance.authorizations import Authorizations
     from forestay.governance.budget_policy import BudgetScope
     from forestay.governance.budget_table import BudgetTable
-    from forestay.governance.budgets import Budgets, Standing
+    from forestay.governance.budgets import Budgets, MeteredGate, Metering, Standing
     from forestay.governance.credential import Credential, Use
     from forestay.governance.credentials import Credentials, Secret
     from forestay.governance.deployment import CHANNELS, Deployment, Fleet, State, Transition, decide, evolve, resolve
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from forestay.governance.inbound_mail import MailRules, mail_event
     from forestay.governance.inbound_signature import Signed, sign
     from forestay.governance.intake_form import FormField, form_fields, form_inputs, form_page, form_token
-    from forestay.governance.metering import MeteredGate, Metering
     from forestay.governance.oauth_client import Provider, read_return
     from forestay.governance.prompt_library import PromptLibrary, read_prompts
     from forestay.governance.roster import (

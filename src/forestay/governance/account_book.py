@@ -93,10 +93,14 @@ class AccountBook:
 
     @contextlib.asynccontextmanager
     async def holding(self, claim: Claim, along: Along | None) -> AsyncIterator[Hold | Short]:
-        """As `hold`; with `along`, the block writes the reservation together with other records.
+        """As `hold`; with `along`, the block writes the reservation together with other records. What is charged `once`
+        stands already when the block begins.
 
         Nobody else of this process reserves meanwhile, and the accounts are those that it has in memory. Where other
         processes reserve, the reservation is a commit of its own: only alone can it be refused (B3)."""
+        if claim.once:
+            yield await self._charge(claim)
+            return
         if along is None or self._ledger.shared:
             yield await self.hold(claim)
             return
@@ -110,6 +114,18 @@ class AccountBook:
             except BaseException:
                 self._undo(claim)
                 raise
+
+    async def _charge(self, claim: Claim) -> Hold | Short:
+        """Charge a call. It goes to disk in front of what is written next, which is the run's own word that the
+        call begins (B6); beside other processes it is a commit of its own, as in `holding`."""
+        if self._ledger.shared:
+            return await self.hold(claim)
+        async with self._turn[claim.tenant]:
+            found = self._fitted(claim, *await self._known(claim))
+            if isinstance(found, Hold) and found.accounts:
+                self._begin(claim, found)
+                self._write_later(claim.tenant, _draft(claim, found))
+            return found
 
     def _begin(self, claim: Claim, found: Hold) -> None:
         """A hold is under way until it is settled (B4); what is charged at once never is."""
@@ -143,11 +159,15 @@ class AccountBook:
         self._under_way.discard((hold.tenant, hold.id))
         self._balances.spent(hold.tenant, hold.accounts, hold.id, used or {})
         self._settled += 1
-        draft = Draft("budget.freed" if used is None else "budget.settled", _said(hold, used or {}))
-        self._settling[hold.tenant] = self._ledger.submit(Append(_stream(hold.tenant), [draft]), later=True)
+        self._write_later(
+            hold.tenant, Draft("budget.freed" if used is None else "budget.settled", _said(hold, used or {}))
+        )
+
+    def _write_later(self, tenant: str, draft: Draft) -> None:
+        self._settling[tenant] = self._ledger.submit(Append(_stream(tenant), [draft]), later=True)
 
     async def settled(self, tenant: str) -> None:
-        """Wait until what this process settled can be read."""
+        """Wait until what this process settled and charged can be read."""
         settling = self._settling.get(tenant)
         if settling is None:
             return
@@ -183,11 +203,13 @@ class AccountBook:
         tenant, settling = claim.tenant, self._settling.get(claim.tenant)
         found = {name: self._balances.find(tenant, name) for name in claim.limits}
         missing = [name for name, balance in found.items() if balance is None]
-        if missing or (settling is not None and settling.done()):
-            await self.settled(tenant)  # or hear what the disk said
-        before, own = self._settled, found.get(claim.own)
+        own = found.get(claim.own)
         charged = None if own is None else own.charged
-        rows = await self._rows(tenant, missing, claim.id) if missing or (claim.once and charged is None) else []
+        reads = missing or (claim.once and charged is None)
+        if reads or (settling is not None and settling.done()):
+            await self.settled(tenant)  # or hear what the disk said
+        before = self._settled
+        rows = await self._rows(tenant, missing, claim.id) if reads else []
         for name in missing:
             balance = found[name] = self._balance(tenant, name, rows)
             if before == self._settled and all((tenant, id) in self._under_way for id in balance.held):

@@ -38,8 +38,7 @@ from forestay.governance import (
     read_prompts,
 )
 from forestay.host.a2a_peers import A2aPeers
-from forestay.host.agent_choice import AgentChoice
-from forestay.host.agent_node import ASK, AgentNode
+from forestay.host.agent_node import ASK, AgentChoice, AgentNode
 from forestay.host.agent_root import AGENT_ROOT, AgentRoots
 from forestay.host.checkpoints import audit_log
 from forestay.host.completion import COMPLETION

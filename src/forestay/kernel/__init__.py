@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         SystemClock,
         bound_of,
         count_outside,
+        counts_outside,
         iso,
         moment_of,
         outside_work,
@@ -62,13 +63,18 @@ if TYPE_CHECKING:
     from forestay.kernel.peers import A2a, A2aPeer
     from forestay.kernel.policy import (
         AUDIT,
+        SCOPED,
         Decision,
         Effect,
         Grant,
         Mode,
         Policy,
         Request,
+        Scope,
         SubjectRules,
+        check_path_pattern,
+        exactly,
+        match_path,
         scope_policy,
         scope_request,
     )
@@ -76,7 +82,6 @@ if TYPE_CHECKING:
     from forestay.kernel.problems import Problem, lafs_registry
     from forestay.kernel.redaction import REDACTED, is_secret_key, redact, redact_text
     from forestay.kernel.schemas import schema_of
-    from forestay.kernel.scopes import SCOPED, Scope, check_path_pattern, exactly, match_path
     from forestay.kernel.seal import Seal
     from forestay.kernel.secret import HOST_SECRET, derive, kept_secret
     from forestay.kernel.settings import (

@@ -22,6 +22,7 @@ MAX_DEPTH = 128
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _decode = msgspec.json.Decoder().decode
+_pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
 # An escaped NUL: "\u0000" behind an even number of backslashes.
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -54,7 +55,7 @@ def encode_plain(value: object) -> tuple[bytes, Any]:
     if b"\\u0000" in data:
         _check_nul(data)
     plain = _decode(data)
-    if b"null" in data and plain != value:  # a number that became null is not equal to it
+    if b"null" in data and plain != value and plain != _as_lists(value):  # a number that became null is not equal to it
         _check_finite(value)
     return data, plain
 
@@ -78,6 +79,14 @@ def plain(value: Any, *, limit: int) -> Any:
 def _check_nul(data: bytes) -> None:
     if b"\\u0000" in data and _ESCAPED_NUL.search(data):
         raise Problem("invalid_text", "A string holds the character U+0000.", fix="Remove NUL characters from strings.")
+
+
+def _as_lists(value: object) -> Any:
+    """A copy with lists in place of tuples, and numbers as they are; None where there is none."""
+    try:
+        return _unpack(_pack(value))
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        return None
 
 
 def _check_finite(value: object) -> None:

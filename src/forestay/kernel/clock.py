@@ -34,11 +34,10 @@ class Clock(Protocol):
 
 
 class SystemClock:
+    monotonic = staticmethod(time.monotonic)
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 class SharedClock:
@@ -48,12 +47,10 @@ class SharedClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._behind = 0
+        self.monotonic = clock.monotonic  # durations are the machine's own
 
     def now_ms(self) -> int:
         return self._clock.now_ms() + self._behind
-
-    def monotonic(self) -> float:
-        return self._clock.monotonic()
 
     def set(self, now_ms: int) -> None:
         """Go by a clock that says `now_ms`; what the answer took on its way is no difference."""
@@ -146,8 +143,13 @@ def outside_work(loop: Any) -> Iterator[None]:
 
 def count_outside(loop: Any, change: int) -> None:
     """`outside_work` for work that begins in one function and ends in another."""
-    if hasattr(loop, "outside"):
+    if counts_outside(loop):
         loop.outside += change
+
+
+def counts_outside(loop: Any) -> bool:
+    """Whether `loop` is told of work outside: who often has some asks once."""
+    return hasattr(loop, "outside")
 
 
 def iso(ms: int) -> str:

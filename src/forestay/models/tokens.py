@@ -116,19 +116,22 @@ def message_tokens(count: Callable[[str], int], message: Message) -> int:
         count(call.name) + count(call.malformed or _json(call.arguments)) + count(call.id) + MESSAGE_TOKENS
         for call in message.tool_calls
     )
-    return count(message.content) + count(message.tool_call_id or "") + calls + MESSAGE_TOKENS
+    own = sum(count(text) for text in (message.content, message.tool_call_id) if text)
+    return own + calls + MESSAGE_TOKENS
 
 
 def tool_tokens(count: Callable[[str], int], tools: Iterable[ToolSpec]) -> int:
     """Tokens of what the model is told about its tools: a line of JSON for each, behind an introduction."""
-    told = [count(_spaced_json(tool)) + MESSAGE_TOKENS for tool in tools]
+    told = [count(_spaced_json(msgspec.json.encode(tool))) + MESSAGE_TOKENS for tool in tools]
     return sum(told) + TOOLS_TOKENS if told else 0
 
 
-def _spaced_json(tool: ToolSpec) -> str:
+@lru_cache(maxsize=512)  # the same tools are offered again and again
+def _spaced_json(tool: bytes) -> str:
     """A tool as chat formats write it; the spaces count."""
-    said = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return json.dumps({"type": "function", "function": said}, ensure_ascii=False, default=msgspec.to_builtins)
+    said = msgspec.json.decode(tool)
+    shown = {name: said[name] for name in ("name", "description", "parameters")}
+    return json.dumps({"type": "function", "function": shown}, ensure_ascii=False)
 
 
 def _json(value: Any) -> str:

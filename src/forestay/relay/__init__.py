@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from forestay.relay.ranking import rank
     from forestay.relay.reasons import Reason
     from forestay.relay.relay import MAX_SESSIONS_PER_APP, Relay
-    from forestay.relay.reply import told
-    from forestay.relay.session import Session
+    from forestay.relay.report import Piece, Turned
+    from forestay.relay.session import Session, told
     from forestay.relay.state import read_header
-    from forestay.relay.turn import Piece, Turned
     from forestay.relay.types import (
         PROTOCOL_VERSION,
         CostEstimate,

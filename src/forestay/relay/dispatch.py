@@ -6,7 +6,7 @@ Invariants:
 - D2  The engine checks the caps before every window; what is left never gets below zero (C10, C14).
 - D3  A window is in the ledger, with its raw text and its facts, before its `window_complete` event. After a kill the
       dispatch continues behind it. With `later`, the caller writes the last window together with its own records.
-- D4  A window is asked for again only while nothing of it was shown (C15, `answer.py`). The caller's next model is
+- D4  A window is asked for again only while nothing of it was shown (C15, `window.py`). The caller's next model is
       asked only before the first window is complete; the model that began an answer finishes it (C18).
 """
 
@@ -22,17 +22,15 @@ import msgspec
 from forestay.kernel import Draft, Problem, canonical
 from forestay.models import Message, Model, Params, Reserving, ToolCall, ToolSpec, halves, joined, paired, whole
 from forestay.relay import drift, window
-from forestay.relay.answer import Built, WindowAnswer, ask
-from forestay.relay.continuation import Seam, is_wall
+from forestay.relay.continuation import Flow, Seam, Structure, is_wall, safe_cut
 from forestay.relay.envelope import envelope
 from forestay.relay.extract import units
 from forestay.relay.facts import Batch, batches
 from forestay.relay.packing import Packed
-from forestay.relay.progress import Flow, Structure, safe_cut
 from forestay.relay.report import completed, report_of
 from forestay.relay.types import QualityReport, Stop, StreamEvent
 from forestay.relay.warm import WINDOW, Dispatch, pack_text
-from forestay.relay.window import ALONE, Around
+from forestay.relay.window import ALONE, Around, Built, WindowAnswer, ask
 
 if TYPE_CHECKING:
     from forestay.relay.session import Session
@@ -123,17 +121,18 @@ class WindowEngine:
                             yield StreamEvent("token", shown)
             except Problem as problem:
                 if self._built is not None and answer.new:  # cut after it was shown: kept, to go on with (C15)
-                    self._complete(self._built, answer, last=False)
+                    self._complete(self._built, answer, answer.output_tokens(self._model), last=False)
                 raise await self._failed(problem) from problem.__cause__
             built = self._built
             assert built is not None, "a window that was answered was built"
-            stop = self._stop(answer, built)
+            tokens = answer.output_tokens(self._model)
+            stop = self._stop(answer, built, tokens)
             calls = answer.calls if self.terms.takes_calls and stop == "complete" else ()
             facts = len(self.session.warm.facts)
             last = stop is not None and not calls
-            self._complete(built, answer, last=last)
+            self._complete(built, answer, tokens, last=last)
             new_facts = [fact.id for fact in self.session.warm.facts[facts:]]
-            summary = self._summary(built, answer)
+            summary = self._summary(built, answer, tokens)
             again = bool(calls) and self._run_tools(answer, calls)
             report = self._finish(built, answer, stop, resumed) if stop is not None and not again else None
             if report is None and not again:
@@ -312,12 +311,12 @@ class WindowEngine:
         seam = Seam(halves(self.state.output)[0] if built.going_on else "")
         return ask(self._model, built, answer, seam, tools=self._tools, params=params)
 
-    def _stop(self, answer: WindowAnswer, built: Built) -> Stop | None:
+    def _stop(self, answer: WindowAnswer, built: Built, tokens: int) -> Stop | None:
         """Why this window is the last one; None when the text goes on (CRP §1.4)."""
         state = self.state
         if answer.finish == "content_filter":
             return "filtered"
-        if not is_wall(answer.finish, answer.output_tokens(self._model), built.max_tokens):
+        if not is_wall(answer.finish, tokens, built.max_tokens):
             # A limit cut the text, and the model was asked for the rest and said nothing: that is no natural end.
             return "complete" if answer.text or answer.calls or not built.going_on else "no_new_text"
         if state.windows and not answer.new:
@@ -330,7 +329,7 @@ class WindowEngine:
             return "max_continuations"
         return None
 
-    def _complete(self, built: Built, answer: WindowAnswer, *, last: bool) -> None:
+    def _complete(self, built: Built, answer: WindowAnswer, tokens: int, *, last: bool) -> None:
         """The window and its facts, in one append (D3)."""
         session, state, warm = self.session, self.state, self.session.warm
         self._structure.feed(answer.new)
@@ -355,7 +354,7 @@ class WindowEngine:
                     "other": answer.echo.other,
                     "finish_reason": answer.finish or "unknown",
                     "input_tokens": max(0, usage.input_tokens) if usage is not None else built.input_tokens,
-                    "output_tokens": answer.output_tokens(self._model),
+                    "output_tokens": tokens,
                     "counted_by": "provider" if usage is not None else "relay",
                     "model": answer.model,
                     "served_by": answer.served_by,
@@ -406,14 +405,14 @@ class WindowEngine:
             )
         )
 
-    def _summary(self, built: Built, answer: WindowAnswer) -> dict[str, Any]:
+    def _summary(self, built: Built, answer: WindowAnswer, tokens: int) -> dict[str, Any]:
         return {
             "window_id": built.window_id,
             "window": self.state.windows,
             "finish_reason": answer.finish,
             "output_characters": len(answer.new),
             "echo_characters": answer.echo.length,
-            "output_tokens": answer.output_tokens(self._model),
+            "output_tokens": tokens,
             "model": answer.model,
         }
 

@@ -6,6 +6,7 @@ Invariants:
 - O2  What changes the state is a record first (`journal.py`).
 - O3  `preview_envelope`, `session_status` and `estimate_session` change nothing.
 - O4  Dispatches of one session run one after the other.
+- O6  A reply is the fold of a dispatch's events; in a stream, a failure is the last event.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from forestay.relay.journal import Journal
 from forestay.relay.providers import Providers, open_provider
 from forestay.relay.ranking import CANDIDATES, rank
 from forestay.relay.reasons import Reason, explain
-from forestay.relay.reply import fold, told
+from forestay.relay.report import Piece, Turned, parts, turned
 from forestay.relay.schemas import config_of, intent_of
 from forestay.relay.start import checked, start
-from forestay.relay.turn import Piece, Turned, parts, turned
 from forestay.relay.types import (
     PROTOCOL_VERSION,
     CostEstimate,
     EnvelopePreview,
     ExtractionResult,
     Pricing,
+    QualityReport,
     Reply,
     Restored,
     SessionConfig,
@@ -52,6 +53,7 @@ from forestay.relay.warm import Warm
 
 if TYPE_CHECKING:
     from forestay.relay.relay import Relay
+
 
 _DELTA = 0.1
 _LEAST_KEPT = 4000  # a snapshot is written when so many facts are in none, and as many as it has
@@ -546,3 +548,35 @@ def _locked(session_id: str) -> Problem:
         "The session was opened with a binding secret; resume it with that secret first.",
         session_id=session_id,
     )
+
+
+async def fold(events: AsyncGenerator[StreamEvent, None]) -> Reply:
+    """A stream of events as one reply (C2)."""
+    texts: list[str] = []
+    report: QualityReport | None = None
+    async with aclosing(events):
+        async for event in events:
+            if event.event_type == "token":
+                texts.append(event.data)
+            elif event.event_type == "done":
+                report = event.data
+    assert report is not None, "a stream ends with done, or raises"
+    return Reply("".join(texts), report)
+
+
+async def told(events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
+    """Events whose last one is `error` where the dispatch fails."""
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield event
+    except Problem as problem:
+        yield StreamEvent("error", error_body(problem))
+
+
+def error_body(problem: Problem) -> dict[str, Any]:
+    """`{code, message, details}`, with the partial output as the model wrote it: it is not ours to redact."""
+    body = problem.as_crp()
+    if "partial_output" in problem.details:
+        body["details"]["partial_output"] = problem.details["partial_output"]
+    return body

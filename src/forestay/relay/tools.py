@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from forestay.kernel import canonical, misfit, object_schema
 from forestay.models import STOP, ToolCall, ToolSpec, words
+from forestay.relay.continuation import Structure
 from forestay.relay.facts import Fact, fact_id
 from forestay.relay.meaning import near_to, without_speakers
-from forestay.relay.progress import Structure
 from forestay.relay.ranking import neighbours, rank
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from forestay.runs.cron import between as cron_between
     from forestay.runs.cron import check as cron_check
     from forestay.runs.cron import next_ms as cron_next
-    from forestay.runs.digests import SORTS, RunDigest, Sort, Span, title_of
     from forestay.runs.execution import Execution
     from forestay.runs.graph import mermaid
     from forestay.runs.graph_svg import svg
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
         WorkflowVersion,
     )
     from forestay.runs.values import equal, matches
+    from forestay.runs.views import SORTS, RunDigest, Sort, Span, title_of
     from forestay.runs.webhooks import (
         EVENT_TYPE,
         SIGNATURE_ALGORITHM,

@@ -6,7 +6,7 @@
 - A4  A batch is bounded: a long chain of instant nodes is several appends, never one endless one.
 - A5  A node does not fail because the host's own disk refuses: it begins again, and what is recorded is given back.
 
-What time it is for the run: see `run_clock`.
+What time it is for the run (T1 to T5): see `state`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from forestay.runs.execution import Execution
 from forestay.runs.log import append_of, standing_of
 from forestay.runs.outcome import Make, Outcome
 from forestay.runs.requests import check_child
-from forestay.runs.run_clock import Kin, kin_of
 from forestay.runs.secrets import inside
 from forestay.runs.state import WITH_PARENT, Event, RunState
 
@@ -31,6 +30,50 @@ _SIZE = (
     "UNION ALL SELECT r.run_id FROM runs r JOIN family f ON r.parent = f.id) "
     "SELECT count(*) FROM (SELECT id FROM family LIMIT ?) AS most"
 )
+
+
+def kin_of(state: RunState) -> str:
+    """The family that a run catches up with, by the run that it began with; a detached child begins its own."""
+    link = state.parent
+    if link is None or link.get("detached"):
+        return state.run_id
+    return str(link.get("kin") or link.get("root") or link["runId"])
+
+
+class Kin:
+    """The runs in memory that have relatives, by family."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, dict[str, RunActor]] = {}
+        self.held: dict[str, set[RunActor]] = {}  # those that wait for a relative, by family
+
+    def join(self, actor: RunActor) -> None:
+        self._members.setdefault(kin_of(actor.state), {})[actor.state.run_id] = actor
+
+    def part(self, actor: RunActor) -> None:
+        """Forget a run, and let those go on that waited for it."""
+        kin = kin_of(actor.state)
+        members = self._members.get(kin, {})
+        if members.get(actor.state.run_id) is actor:
+            del members[actor.state.run_id]
+            if not members:
+                del self._members[kin]
+        self.moved(actor)
+
+    def horizon(self, actor: RunActor, now: int) -> int:
+        """How far a run with a deadline to take may go: up to what a relative has still to do (T5)."""
+        kin = kin_of(actor.state)
+        members = self._members.get(kin, {})
+        first = min((other.next_move(now) for other in members.values() if other is not actor), default=now)
+        if first < now:
+            self.held.setdefault(kin, set()).add(actor)
+        return first
+
+    def moved(self, actor: RunActor) -> None:
+        """A run has done something: those that it held back look again."""
+        for other in self.held.pop(kin_of(actor.state), ()):
+            if other is not actor:
+                other.poke()
 
 
 class Family:

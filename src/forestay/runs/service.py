@@ -13,13 +13,12 @@ import msgspec
 
 from forestay.kernel import Clock, Ids, Ledger, Problem, Projection, Randomness, Workers, iso
 from forestay.models import Model
-from forestay.runs import artifacts, digests, fork, views
+from forestay.runs import artifacts, fork, views
 from forestay.runs.answering import Answering
 from forestay.runs.bundle import debug_bundle
 from forestay.runs.check import check_workflow
 from forestay.runs.commands import Cancel, Pause, Resume, SetVariables, Signal
 from forestay.runs.diff import diff_runs
-from forestay.runs.digests import DigestPage, DigestsProjection, Sort, Span
 from forestay.runs.engine import Engine
 from forestay.runs.expressions import compile_expression
 from forestay.runs.interrupts import NOBODY, Voter
@@ -83,7 +82,7 @@ MAX_CHILDREN = 1_000
 
 def projections() -> list[Projection]:
     """The projections that a ledger must be opened with for `Runs` to work on it."""
-    return [RunsProjection(), EnginesProjection(), DigestsProjection()]
+    return [RunsProjection(), EnginesProjection(), views.DigestsProjection()]
 
 
 class Runs:
@@ -342,18 +341,25 @@ class Runs:
         return await views.asking(self._ledger, tenant, limit)
 
     async def search(
-        self, tenant: str, filters: RunFilter, text: str = "", *, sort: Sort = "newest", start: int = 0, limit: int = 50
-    ) -> DigestPage:
+        self,
+        tenant: str,
+        filters: RunFilter,
+        text: str = "",
+        *,
+        sort: views.Sort = "newest",
+        start: int = 0,
+        limit: int = 50,
+    ) -> views.DigestPage:
         """The runs that match, as people read them: `text` is looked for in inputs, workflows, tags, errors and ids."""
-        return await digests.search(self._ledger, tenant, filters, text, sort, start, limit)
+        return await views.search(self._ledger, tenant, filters, text, sort, start, limit)
 
     def forget(self, run_ids: Iterable[str]) -> None:
         """Drop ended runs from memory: their records were removed."""
         self._engine.forget(run_ids)
 
-    async def trend(self, tenant: str, since: int, span_ms: int, spans: int) -> list[Span]:
+    async def trend(self, tenant: str, since: int, span_ms: int, spans: int) -> list[views.Span]:
         """What the runs that began in each of `spans` stretches of time used, and how they ended."""
-        return await digests.trend(self._ledger, tenant, since, span_ms, spans)
+        return await views.trend(self._ledger, tenant, since, span_ms, spans)
 
     async def events(
         self, run_id: str, tenant: str, from_sequence: int = 0, limit: int | None = None

@@ -1,4 +1,21 @@
-"""Where a run stands: the fold of its log, kept up to date event by event."""
+"""Where a run stands: the fold of its log, kept up to date event by event.
+
+A run has a clock of its own: what happens in a run happens at the time it would have happened without a break.
+
+- T1  Every event has two times: `ts`, when it was written, and `at`, when it happened by the run's own clock. Deadlines
+      are computed from `at` and compared with the run's clock. It never goes back and never passes the wall clock.
+- T2  While something takes real time (work under way, the pause before another attempt, a question that people can
+      see), the run's clock keeps the pace of the wall clock, as far behind it as when that began. A run that only waits
+      for time is not behind: its clock jumps from deadline to deadline up to the wall clock.
+- T3  Deadlines are taken one by one, in the order of their due times, each with all that follows from it before the
+      next. What callers do comes after everything that fell due before it.
+- T4  Time in which no host was there, or that a clock jumped over, is not time that work had: a node that was under way
+      begins again when the run is taken up, with its full time. A run's clock is behind by at most the host's longest
+      run duration, so a run that kills its host each time still ends.
+- T5  Runs of one family (parents, children, not detached ones) catch up together: none takes a deadline that fell due
+      after what another has still to do. A child's end reaches its parent, and a parent's end its children, at the time
+      of that end.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -145,16 +144,33 @@ def _rewrites(bundled: Bundle) -> tuple[Rewrite, ...]:
     return tuple(Rewrite(a, b, tuple(sorted(where))) for (a, b), where in sorted(found.items()))
 
 
+_QUOTES = b"\"'`"
+
+
 def _mentions(name: str, contents: bytes, specifier: str) -> list[Location]:
     """Where a specifier stands in quotes behind `from`, `import` or `require`."""
-    quoted = re.compile(rb"(?:from|import|require)\s*\(?\s*([\"'`])" + re.escape(specifier.encode()) + rb"\1")
-    places = []
-    for match in quoted.finditer(contents):
-        start = match.start(1)
-        line_start = contents.rfind(b"\n", 0, start) + 1
-        column = len(contents[line_start:start].decode("utf-8", "replace")) + 1
-        places.append(Location(name, contents.count(b"\n", 0, start) + 1, column))
+    text, places = specifier.encode(), []
+    place = contents.find(text)
+    while place >= 0:
+        start, end = place - 1, place + len(text)
+        quote = contents[start:place] if start >= 0 else b""
+        if quote and quote in _QUOTES and contents.startswith(quote, end) and _is_taken(contents, start):
+            line_start = contents.rfind(b"\n", 0, start) + 1
+            column = len(contents[line_start:start].decode("utf-8", "replace")) + 1
+            places.append(Location(name, contents.count(b"\n", 0, start) + 1, column))
+        place = contents.find(text, place + 1)
     return places or [Location(name, 1, 1)]
+
+
+def _is_taken(contents: bytes, start: int) -> bool:
+    """Whether `from`, `import` or `require` stands in front of a place, with white space and a bracket between them."""
+    while start and contents[start - 1 : start].isspace():
+        start -= 1
+    if contents[start - 1 : start] == b"(":
+        start -= 1
+        while start and contents[start - 1 : start].isspace():
+            start -= 1
+    return contents.endswith((b"from", b"import", b"require"), 0, start)
 
 
 def _looked_at(found: Source, bundled: Bundle) -> list[str]:

@@ -42,6 +42,8 @@ _FLAGS = [
 # The last map that a file names is the one that counts, and one without sources is none.
 _NO_MAP = b'\n//# sourceMappingURL=data:application/json,{"version":3}'
 _MAX_FILE = 32 * 1024 * 1024
+# Which imports the bundler asks about: all of them, or those that do not name a file beside.
+_EVERY, _ELSEWHERE = ".*", r"^[^.]|\.node$"
 
 
 class Import(msgspec.Struct, frozen=True):
@@ -86,9 +88,12 @@ def bundle(source: Source) -> Bundle:
     """Bundle an extension; anything that stops it is a `compile_failed` with file, line and column."""
     session = _Session(source)
     answer = session.run()
+    if any(error.get("text", "").startswith('Could not resolve ".') for error in answer["errors"]):
+        session = _Session(source, is_asked_all=True)
+        answer = session.run()
     missing = session.lazily_missing(answer)
     if missing:
-        session = _Session(source, missing)
+        session = _Session(source, missing, is_asked_all=any(name.startswith(".") for name, _ in missing))
         answer = session.run()
     if answer["errors"]:
         raise _failure(source, answer["errors"])
@@ -161,19 +166,27 @@ def source_hash(inputs: tuple[Input, ...]) -> str:
 
 
 class _Session:
-    """One run of the bundler and what it asked for."""
+    """One run of the bundler and what it asked for.
 
-    def __init__(self, source: Source, missing: frozenset[tuple[str, str]] = frozenset()) -> None:
+    Most imports are of a file of the same package: the bundler finds it without asking, which costs as much as bundling
+    it. It asks (`is_asked_all`) where such a file is missing: how it is imported decides whether that is a failure.
+    """
+
+    def __init__(
+        self, source: Source, missing: frozenset[tuple[str, str]] = frozenset(), *, is_asked_all: bool = False
+    ) -> None:
         self.source = source
         self.missing = missing
+        self._asked = _EVERY if is_asked_all else _ELSEWHERE
         self.inputs: dict[str, Input] = {}
         self.imports: list[Import] = []
         self.kinds: dict[tuple[str, str], set[str]] = {}
         self.prefixes: dict[str, int] = {}
+        self._inside: dict[Path, bool] = {}  # by folder
 
     def run(self) -> dict[str, Any]:
         plugin = esbuild.Plugin(
-            resolve=((".*", "", self._resolve),),
+            resolve=((self._asked, "", self._resolve), (_EVERY, virtual_modules.PACKAGE, self._resolve)),
             load=(
                 (".*", virtual_modules.ENTRY, self._load_entry),
                 (".*", virtual_modules.IMPORT, virtual_modules.load_import),
@@ -294,7 +307,15 @@ class _Session:
 
     def _is_inside(self, path: Path) -> bool:
         """Inside the extension's folder, or inside the `node_modules` that the extension itself is installed in."""
-        real, root = path.resolve(), self.source.root
+        folder = path.parent
+        if path.is_symlink():
+            folder = path.resolve().parent
+        if folder not in self._inside:
+            self._inside[folder] = self._holds(folder.resolve())
+        return self._inside[folder]
+
+    def _holds(self, real: Path) -> bool:
+        root = self.source.root
         if real.is_relative_to(root):
             return True
         installed_in = next((folder for folder in reversed(root.parents) if folder.name == "node_modules"), None)

@@ -23,13 +23,13 @@ from forestay.extensions.components.traced import Traced
 from forestay.extensions.components.values import Answer, Argument
 from forestay.extensions.engine.limits import EngineTrap, Limits
 from forestay.extensions.guests import Guest, Report
+from forestay.extensions.isolate import RealInputs
 from forestay.extensions.manifest import Manifest
 from forestay.extensions.outcomes import HookOutcome, ToolOutcome
 from forestay.extensions.problems import trap_problem
 from forestay.extensions.protocol import HostCalls
 from forestay.extensions.registry import Registrations
 from forestay.extensions.trace import Recorder
-from forestay.extensions.vm_inputs import RealInputs
 from forestay.kernel import Clock, Problem, Randomness, SystemClock, outside_work
 
 MAX_TRAPS = 10  # in a row, without one answer between them

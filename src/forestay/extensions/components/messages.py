@@ -8,7 +8,8 @@ import msgspec
 
 from forestay.extensions.api_table import EVENTS, OLDER_EVENTS
 from forestay.extensions.effects import MAX_ANSWER
-from forestay.extensions.outcomes import HookOutcome, ToolOutcome, tool_outcome
+from forestay.extensions.guests import tool_outcome
+from forestay.extensions.outcomes import HookOutcome, ToolOutcome
 from forestay.extensions.problems import HOSTCALL_PROBLEMS
 from forestay.extensions.protocol import Register
 from forestay.extensions.registry import Registrations

@@ -17,7 +17,7 @@ from forestay.extensions.components.instance import Instance
 from forestay.extensions.components.linked import LinkedComponent
 from forestay.extensions.components.values import Answer, Argument
 from forestay.extensions.engine.limits import EngineTrap, Limits
-from forestay.extensions.loop import Macrotask
+from forestay.extensions.isolate import Macrotask
 from forestay.extensions.trace import FORMAT, Header, Player, Recorder
 
 _T = TypeVar("_T")

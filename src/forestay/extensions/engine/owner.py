@@ -1,11 +1,18 @@
 """The owner of a VM: it does everything that touches the VM, in order, on one thread at a time.
 
+The threads are few, warm and shared: a VM runs on any of them. The thread that ran last is still awake and runs the
+next VM without being woken. When a VM blocks its thread, another thread takes over the other VMs.
+
 O1  Work is done in the order in which it was submitted, and its results reach the event loop in that order.
 O2  The event loop waits for a result for `ATTENTION` at most, and only when it has nothing else to do. After
     `MAX_STREAK` such results in a row it turns to everything else first. It waits ever more rarely for a slow VM.
 O3  An owner without work has no thread.
 O4  Each result is handed over once, by the side that takes the claim: the thread, which then answers at once, or the
     event loop, which then gets the result like any other callback from a thread.
+R1  A thread has one owner's work at a time, and an owner's work has one thread at a time.
+R2  The thread that became free last is taken first; when none is free, a new one starts.
+R3  A thread without work sleeps after `LINGERING`; at most `MAX_FREE` sleeping threads are kept.
+R4  When the last owner of an event loop ends, its threads end.
 """
 
 from __future__ import annotations
@@ -21,29 +28,128 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from forestay.extensions.engine.handover import Line, Words, words
-from forestay.extensions.engine.runners import Runners
-from forestay.kernel import count_outside, outside_work
+from forestay.extensions.engine.native import THREAD_STACK
+from forestay.kernel import count_outside, counts_outside, outside_work
 
 ATTENTION = 250e-6  # long enough for a tool that looks at a file or two
 MAX_STREAK = 10
 MAX_SKIPPED = 64
+LINGERING = 200e-6
+MAX_FREE = 8
+_starting = threading.Lock()
 _Done = Callable[[Any], None]
 _Item = tuple[Callable[[], Any], _Done]
 
 
-class Attention(Runners):
+class Runner:
+    """One thread: it gets an owner, does its work, and is free again."""
+
+    def __init__(self, attention: Attention) -> None:
+        self._attention = attention
+        self._words = attention.words
+        self.line: Line | None = None if self._words is None else self._words.line()
+        self._given: SimpleQueue[Owner | None] = SimpleQueue()
+        self._watching = False  # the thread watches for work: it has to be told of it
+        self._lingers = True
+        self._ends = False
+        thread = threading.Thread(target=self._run, name="forestay-vm", daemon=True)
+        with _starting:  # the size of a new thread's stack is a setting of the process
+            before = threading.stack_size(THREAD_STACK)
+            try:
+                thread.start()
+            finally:
+                threading.stack_size(before)
+
+    def give(self, owner: Owner | None, *, tell: bool = True) -> None:
+        """Give it an owner that has work, or None to end it. Without `tell`, the caller wakes the thread itself."""
+        self._given.put(owner)
+        if tell and self._watching and self.line is not None:
+            self.line.ask()
+
+    def _run(self) -> None:
+        answered = False
+        while (owner := self._next(answered)) is not None:
+            try:
+                answered = owner.work_off(self.line, self._free)
+            except RuntimeError:  # the loop is closed: nobody is interested any more
+                break
+            self._lingers = owner.patient
+            del owner
+            if self._ends:
+                if answered and self.line is not None:
+                    self.line.answer()
+                break
+        if self._words is not None and self.line is not None:
+            self._words.give_back(self.line)
+
+    def _free(self) -> None:
+        """Become free; work that is given from here on waits until the last result is handed over."""
+        self._ends = not self._attention.put(self)
+
+    def _next(self, answered: bool) -> Owner | None:
+        """The next owner that has work: the thread watches for it, then sleeps (R3)."""
+        line, found, alone = self.line, self._words, self._attention.working <= 1
+        if line is None or found is None or not (alone or answered):
+            return self._given.get()
+        watcher = found.take() if alone else None
+        if watcher is None:
+            if answered:
+                line.answer()
+            return self._given.get()
+        seen = line.asked
+        self._watching = True  # first this, then a look at the queue: nothing can be given unseen between the two
+        if answered or self._given.empty():
+            line.answer_and_watch(watcher, seen, answered, self._attention.lingering if self._lingers else 1)
+        self._watching = False
+        found.put(watcher)
+        return self._given.get()
+
+
+class Attention:
     """What an event loop knows of its owners: their threads, how many of them work, how often it waited in a row."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, words: Words | None) -> None:
-        super().__init__(words)
+        self.words = words
         self.watcher = None if words is None else words.watcher()
         self.turns = 0 if words is None else words.turns(ATTENTION)
+        self.lingering = 0 if words is None else words.turns(LINGERING)
+        self.working = 0  # owners whose results it waits for
         self.streak = 0
+        self.is_told = counts_outside(loop)  # of work outside
         self._ready = getattr(loop, "_ready", ())  # asyncio's own loop lets itself be looked at; others do not
+        self._owners = 0
+        self._free: list[Runner] = []
+        self._lock = threading.Lock()  # over these two
 
     def free(self) -> bool:
         """Whether the loop has nothing else to do."""
         return self.watcher is not None and self.working == 0 and not self._ready
+
+    def take(self) -> Runner:
+        """A thread without work (R2)."""
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+        return Runner(self)
+
+    def put(self, runner: Runner) -> bool:
+        """Take a free thread back; False when it is no longer needed and must end (R3, R4)."""
+        with self._lock:
+            if self._owners == 0 or len(self._free) >= MAX_FREE:
+                return False
+            self._free.append(runner)
+            return True
+
+    def join(self) -> None:
+        with self._lock:
+            self._owners += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._owners -= 1
+            free, self._free = (self._free, []) if self._owners == 0 else ([], self._free)
+        for runner in free:
+            runner.give(None)
 
 
 _attention: WeakKeyDictionary[asyncio.AbstractEventLoop, Attention] = WeakKeyDictionary()
@@ -73,6 +179,7 @@ class Owner:
 
     @property
     def patient(self) -> bool:
+        """Whether it is worth staying awake for its next piece of work."""
         return not self._skip
 
     @property
@@ -179,7 +286,8 @@ class Owner:
         """Have it done; True when a thread has to be given for it."""
         if self._open == 0:
             self._attention.working += 1
-            count_outside(self._loop, 1)
+            if self._attention.is_told:
+                count_outside(self._loop, 1)
         self._open += 1
         with self._lock:
             self._pending.append((work, done))
@@ -190,7 +298,8 @@ class Owner:
         self._open -= 1
         if self._open == 0:
             self._attention.working -= 1
-            count_outside(self._loop, -1)
+            if self._attention.is_told:
+                count_outside(self._loop, -1)
         done(result)
 
     def _deliver_late(self, done: _Done, result: Any) -> None:
@@ -210,7 +319,10 @@ class Owner:
     # -- the thread's side ------------------------------------------------------------------------------------------
 
     def work_off(self, line: Line | None, free: Callable[[], None]) -> bool:
-        """Everything that is to be done, by the thread that was given (`runners.Work`)."""
+        """Do everything that is to be done, and call `free` before the last result is handed over.
+
+        True when the event loop watches `line` for the result and still has to be told.
+        """
         while True:
             with self._lock:
                 work, done = self._pending.popleft()

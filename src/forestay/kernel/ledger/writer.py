@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from forestay.kernel.ledger.delivery import Deliveries, Ticket, settle
@@ -35,9 +36,10 @@ class Writer(ABC):
         self.observe: Callable[[list[Record], float], None] | None = None
         self._announced = announced
         self._group_tickets = group_tickets
-        self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[Ticket | None]] = queue.SimpleQueue()  # each wakes the thread once
+        self._taken: deque[Ticket | None] = deque()  # from the queue
         self._closing = threading.Lock()  # nothing comes behind the end of the queue
-        self._later: list[Ticket] = []
+        self._later: list[Ticket | None] = []
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="forestay-ledger", daemon=True)
 
@@ -75,17 +77,17 @@ class Writer(ABC):
             self._release_later()
 
     def _release_later(self) -> None:
-        for ticket in self._later:
-            self._queue.put(ticket)
-        self._later.clear()
+        if self._later:
+            self._queue.put(self._later)
+            self._later = []
 
     def close(self) -> None:
         with self._closing:
             if self._closed:
                 return
             self._closed = True
+            self._later.append(None)
             self._release_later()
-            self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
@@ -134,13 +136,13 @@ class Writer(ABC):
 
     def _next_group(self) -> tuple[list[Ticket], bool]:
         """Wait for one ticket, then take those that came meanwhile. A job is a group of its own."""
-        first = self._queue.get()
+        first = self._take(wait=True)
         if first is None:
             return [], True
         group, size = [first], first.size
         while first.job is None and len(group) < self._group_tickets and size < _GROUP_BYTES:
             try:
-                ticket = self._queue.get_nowait()
+                ticket = self._take(wait=False)
             except queue.Empty:
                 break
             if ticket is None:
@@ -151,6 +153,11 @@ class Writer(ABC):
             group.append(ticket)
             size += ticket.size
         return group, False
+
+    def _take(self, *, wait: bool) -> Ticket | None:
+        if not self._taken:
+            self._taken.extend(self._queue.get(wait))
+        return self._taken.popleft()
 
 
 def refuse(group: list[Ticket], problem: Problem) -> None:
