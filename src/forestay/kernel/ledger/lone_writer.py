@@ -66,7 +66,7 @@ class LoneWriter(Writer):
             self._check_open()
             if self._queued and not self._later and not later:  # the thread is at work: the usual way of many callers
                 self._queued += 1
-                self._queue.put(ticket)
+                self._queue.put([ticket])
                 return
             self._later.append(ticket)
             if later:
@@ -104,7 +104,7 @@ class LoneWriter(Writer):
             if since is None:
                 return
             ticket, self._own = self._later[0], 0
-            if len(self._later) > 1 or time.perf_counter() - since > _BUSY_SECONDS:
+            if ticket is None or len(self._later) > 1 or time.perf_counter() - since > _BUSY_SECONDS:
                 self._alone = 0
                 self._release_later()
                 return
