@@ -17,6 +17,7 @@ _NOT_AREAS = {
     "__init__",
     "__main__",
     "alternatives",
+    "append_parts",
     "engines",
     "extension_corpus",
     "fleet_worker",

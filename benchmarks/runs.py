@@ -304,7 +304,7 @@ async def streams(count: int, ticks: int) -> tuple[float, float]:
             writer = runs._ledger._writer
             announced = writer._announced
 
-            def committed(records: Any) -> Any:  # on the writer's thread, right after COMMIT
+            def committed(records: Any) -> Any:  # right after COMMIT
                 now = time.perf_counter()
                 sent.update({item.seq: now for item in records if item.type == "forestay.signal.received"})
                 return announced(records)

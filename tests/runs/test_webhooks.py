@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from forestay.host import Host, Options, open_host
-from forestay.kernel import Config, ManualClock, Problem, SeededRandomness
+from forestay.kernel import Config, Draft, Ledger, ManualClock, Problem, SeededRandomness
 from forestay.kernel.settings import Data
 from forestay.runs.breaker import FAILURES, Breaker
+from forestay.runs.outbox import Outbox
 from forestay.runs.types import CreateRun, ForkRequest
 from forestay.runs.webhooks import ROTATION_GRACE_MS, RetryPolicy, fingerprint
 from tests.contracts.openwop.documents import DOCUMENTS, from_variable, node, variable, workflow
@@ -440,3 +441,27 @@ async def test_w22_a_branch_is_delivered_by_the_tags_that_it_lays_over(tmp_path:
         fork = await host.runs.fork(source, TENANT, overlay)
         await settled(host, receiver, 1)
         assert [json.loads(body)["runId"] for _, body in receiver.got] == [fork.run_id]
+
+
+@pytest.mark.parametrize("extra", [{}, {"tags": ["blue"]}, {"callbackUrl": "http://localhost/told"}])
+async def test_b1_a_run_in_one_batch_owes_what_it_owes_in_pieces(tmp_path: Path, extra: dict[str, Any]) -> None:
+    webhooks = [("all", []), ("blue", ["blue"]), ("red", ["red"])]
+    started = {"workflowId": "w", "owner": {"tenant": "t"}, **extra}
+    run = [
+        Draft("run.started", started, ts=1),
+        Draft("node.started", {}, ts=2),
+        Draft("node.completed", {}, ts=3),
+        Draft("run.completed", {}, ts=4),
+    ]
+    owed = []
+    for name, size in (("whole", 4), ("pieces", 1)):
+        async with Ledger.open(tmp_path / f"{name}.db", projections=[Outbox()]) as ledger:
+            for webhook, tags in webhooks:
+                asked = {"tenant": "t", "events": ["node.started", "run.completed"], "tags": tags}
+                await ledger.append(f"webhook/{webhook}", [Draft("webhook.registered", asked)])
+            for start in range(0, 4, size):
+                await ledger.append("run/run_1", run[start : start + size])
+            owed.append(await ledger.query("SELECT * FROM webhook_outbox ORDER BY delivery_id"))
+            assert await ledger.query("SELECT * FROM webhook_runs") == []
+    assert owed[0] == owed[1]
+    assert len(owed[0]) == 2 + (2 if "tags" in extra else 0) + (1 if "callbackUrl" in extra else 0)

@@ -65,7 +65,7 @@ class HostMetrics:
         )
 
     def observe(self, records: list[Record], seconds: float) -> None:
-        """Count one commit of the ledger; called on the writer's thread, so records are counted by the commit."""
+        """Count one commit of the ledger; called by whoever wrote, so records are counted by the commit."""
         self._commits.observe(seconds)
         families: dict[str, int] = {}
         for record in records:

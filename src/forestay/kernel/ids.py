@@ -87,6 +87,8 @@ class Ids:
 
 def _in_a_row(first: int, count: int) -> list[str]:
     """`count` numbers from `first` on, in base 32. They differ in their last digits: the others are made once."""
+    if count == 1:
+        return [_base32(first >> 10) + _PAIRS[first & 1023]]
     texts: list[str] = []
     while len(texts) < count:
         start = first + len(texts)

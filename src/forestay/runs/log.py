@@ -182,13 +182,15 @@ class RunsProjection:
                 _tag(tx, run_id, tags)
             if (standing := record.attrs.get(STANDING)) is not None:
                 if told:  # the first one of a new run went in with it
-                    sets = ", ".join(f"{column} = ?" for column in _STANDS)
-                    tx.execute(f"UPDATE runs SET {sets} WHERE run_id = ?", (*_columns(record), run_id))  # noqa: S608
+                    tx.execute(_STAND, (*_columns(record), run_id))
                 told = True
                 _tell_relatives(tx, run_id, standing)
 
 
 _STANDS = ("status", "own", "waits", "updated", "ended", "error", "wake", "busy", "instance", "asks")
+_MADE = ("run_id", "tenant", "workflow_id", "attached", "scope_id", "parent", "source", "tags", "created", "root")
+_STAND = f"UPDATE runs SET {', '.join(f'{column} = ?' for column in _STANDS)} WHERE run_id = ?"  # noqa: S608
+_INSERT = f"INSERT INTO runs ({', '.join(_MADE + _STANDS)}) VALUES ({', '.join('?' * len(_MADE + _STANDS))})"  # noqa: S608
 
 
 def _columns(record: Record) -> tuple[Any, ...]:
@@ -229,10 +231,8 @@ def _insert(tx: Transaction, run_id: str, record: Record, stands: Record) -> Non
     payload: dict[str, Any] = record.payload
     fork = record.attrs.get(FORK)
     parent = payload.get("parent") if fork is None else None
-    columns = ("run_id", "tenant", "workflow_id", "attached", "scope_id", "parent", "source", "tags", "created", "root")
-    names, places = ", ".join((*columns, *_STANDS)), ", ".join("?" * len(columns + _STANDS))
     tx.execute(
-        f"INSERT INTO runs ({names}) VALUES ({places})",  # noqa: S608 - the words are ours
+        _INSERT,
         (
             run_id,
             payload.get("owner", {}).get("tenant", ""),

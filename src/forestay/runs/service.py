@@ -6,7 +6,6 @@ Every method that names a run takes the caller's tenant; a run of another tenant
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Self
 
@@ -24,7 +23,7 @@ from forestay.runs.engine import Engine
 from forestay.runs.expressions import compile_expression
 from forestay.runs.interrupts import NOBODY, Voter
 from forestay.runs.leases import LogLeases, SharedLeases
-from forestay.runs.log import ENGINE_VERSION, PRIVATE, EnginesProjection, RunsProjection, stream_of, to_wire
+from forestay.runs.log import ENGINE_VERSION, EnginesProjection, RunsProjection
 from forestay.runs.mock_models import MockModels
 from forestay.runs.node_view import NodeView, node_view, retry_point
 from forestay.runs.nodes.core import standard_registry
@@ -40,7 +39,8 @@ from forestay.runs.ports import (
     ToolSource,
 )
 from forestay.runs.requests import check_against, check_create, check_engine
-from forestay.runs.secrets import TELLING, cover_event, masked, may_have
+from forestay.runs.secrets import masked
+from forestay.runs.shown_events import ShownEvents
 from forestay.runs.state import Event, RunState
 from forestay.runs.types import (
     TERMINAL,
@@ -71,7 +71,7 @@ from forestay.runs.types import (
     WorkflowVersion,
 )
 from forestay.runs.views import scope_of, snapshot
-from forestay.runs.workflows import Condition, Ref, Stored, Workflows, version_of
+from forestay.runs.workflows import Condition, Stored, Workflows, version_of
 
 MAX_BULK = 100
 _SWEEP_SECONDS = 1.0
@@ -148,6 +148,7 @@ class Runs:
             replays_ask=replays_ask,
         )
         self._answering = Answering(self._engine, secret)
+        self._events = ShownEvents(ledger, self._workflows, self._engine)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -365,34 +366,13 @@ class Runs:
     ) -> list[RunEvent]:
         """Events with sequence >= `from_sequence`, in order."""
         await self._own(run_id, tenant)
-        records = await self._ledger.read(stream_of(run_id), max(0, from_sequence), limit)
-        if records and await self._may_have_secrets(run_id):
-            state = await self._known(run_id)
-            return [cover_event(state, to_wire(record)) for record in records]
-        return [to_wire(record) for record in records]
+        return await self._events.read(run_id, from_sequence, limit)
 
     async def follow(self, run_id: str, tenant: str, from_sequence: int = 0) -> AsyncIterator[RunEvent]:
         """Events from `from_sequence` on, live; ends after the terminal event. `not_found` at the first step."""
         await self._own(run_id, tenant)
-        state: RunState | None = None
-        covered = await self._may_have_secrets(run_id)
-        async for event in self._live(run_id, max(0, from_sequence)):
-            if covered and (state is None or event.sequence > state.seq or event.type in TELLING):
-                state = await self._known(run_id)
-            yield event if state is None else cover_event(state, event)
-
-    async def _live(self, run_id: str, start: int) -> AsyncIterator[RunEvent]:
-        """Every event from `start` on (L8), and then the end, also when that comes before `start`."""
-        stream = stream_of(run_id)
-        (last,) = await self._ledger.read(stream, 0, 1, reverse=True)
-        if last.seq < start and last.type in TERMINAL_EVENTS:
-            return
-        async with contextlib.aclosing(self._ledger.follow(stream, min(start, last.seq + 1))) as records:
-            async for record in records:
-                if record.seq >= start:
-                    yield to_wire(record)
-                if record.type in TERMINAL_EVENTS:
-                    return
+        async for event in self._events.follow(run_id, from_sequence):
+            yield event
 
     async def wait(self, run_id: str, tenant: str) -> RunSnapshot:
         """The run when it has ended; nothing is read from the disk for a run that this engine carries."""
@@ -408,23 +388,24 @@ class Runs:
             if found.owned:
                 await found.over()
             else:  # another instance's: its log tells
-                async for _ in self._live(run_id, 0):
+                async for _ in self._events.live(run_id, 0):
                     pass
 
     async def poll(self, run_id: str, tenant: str, last_sequence: int = -1, timeout: float = 30.0) -> EventPage:
-        """Events after `last_sequence` (exclusive, W8), waiting up to `timeout` seconds for the first one."""
+        """Events after `last_sequence` (exclusive, W8), waiting up to `timeout` seconds for the first one.
+        Without a timeout: what is there."""
         over = await self._own(run_id, tenant) in TERMINAL  # asked first: a run may end while its events are read
-        events = await self.events(run_id, tenant, last_sequence + 1)
-        if not events and not over:
+        events = await self._events.read(run_id, last_sequence + 1)
+        if not events and not over and timeout:
             try:
                 async with asyncio.timeout(timeout):
-                    async for event in self.follow(run_id, tenant, last_sequence + 1):
+                    async for event in self._events.follow(run_id, last_sequence + 1):
                         events = [event]
                         break
             except TimeoutError:
                 pass
             if events:
-                events = await self.events(run_id, tenant, last_sequence + 1)
+                events = await self._events.read(run_id, last_sequence + 1)
         if events:
             over = events[-1].type in TERMINAL_EVENTS
         return EventPage(events=events, is_complete=over)
@@ -580,7 +561,7 @@ class Runs:
 
     async def find_state(self, run_id: str) -> RunState | None:
         """The state of a run of any tenant; None when there is no such run."""
-        return await self._known(run_id) if await self._engine.status(run_id) is not None else None
+        return await self._events.known(run_id) if await self._engine.status(run_id) is not None else None
 
     async def shown_inputs(self, workflow_id: str, tenant: str, inputs: dict[str, Any]) -> dict[str, Any]:
         """Inputs for a workflow as they may be shown: without what its latest revision calls sensitive."""
@@ -601,13 +582,3 @@ class Runs:
     async def _state(self, run_id: str, tenant: str) -> RunState:
         await self._own(run_id, tenant)
         return await self._engine.state(run_id)
-
-    async def _known(self, run_id: str) -> RunState:
-        """What is known of a run's secrets; it may be ahead of the log, which hides no less."""
-        found = await self._engine.find(run_id)
-        return found if isinstance(found, RunState) else found.state
-
-    async def _may_have_secrets(self, run_id: str) -> bool:
-        """Told by the run's first event and its workflow, so that most logs are shown without folding them."""
-        first = (await self._ledger.read(stream_of(run_id), 0, 1))[0].attrs[PRIVATE]
-        return "secrets" in first or may_have((await self._workflows.at(Ref(*first["workflow"]))).plan)

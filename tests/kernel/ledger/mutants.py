@@ -84,8 +84,8 @@ def tables_see_the_last_record(patch: pytest.MonkeyPatch) -> None:
     """Of several records of a batch a projection is shown the last one (L6)."""
     real = SimulatedWriter._project
 
-    def project(self: SimulatedWriter, cursor: Any, stream: str, records: list[Record]) -> None:
-        real(self, cursor, stream, records[-1:])
+    def project(self: SimulatedWriter, cursor: Any, records: list[Record]) -> None:
+        real(self, cursor, records[-1:])
 
     patch.setattr(SimulatedWriter, "_project", project)
 

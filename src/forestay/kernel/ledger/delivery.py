@@ -1,6 +1,7 @@
 """How what is on disk reaches event loops: callers get their answers, followers their records (L8).
 
-A ledger's writer works on a thread of its own. `settle` brings all that a commit owes to one loop in one wake-up.
+A ledger's writer works on a thread of its own, or on the loop of a caller who is alone. `settle` brings all that a
+commit owes to one loop in one wake-up.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Ticket:
         self.job = job
         self.count = self.size = 0  # records, and bytes of their payloads
         for group in drafts:
-            self.count += len(group)
             for item in group:
+                self.count += 1
                 self.size += len(item.payload)
         self.result: Any = None
         self.error: BaseException | None = None
@@ -105,7 +106,7 @@ Deliveries = dict[asyncio.AbstractEventLoop, list[tuple[Feed, list[Record]]]]
 
 
 class Feeds:
-    """All followers of one ledger. `announced` is called on the writer's thread."""
+    """All followers of one ledger. `announced` is called by whoever wrote."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -169,9 +170,13 @@ def _nudge(feeds: list[Feed]) -> None:
         feed.nudge()
 
 
-def settle(group: list[Ticket], deliveries: Deliveries) -> None:
+def settle(group: list[Ticket], deliveries: Deliveries, here: asyncio.AbstractEventLoop | None = None) -> None:
     """Bring followers their records and callers their answers: one wake-up per event loop, because waking a thread
-    that sleeps costs more than everything else that is done here."""
+    that sleeps costs more than everything else that is done here, and none of the loop that this runs on."""
+    if here is not None and not deliveries:
+        for ticket in group:
+            ticket.settle()
+        return
     waiting: dict[asyncio.AbstractEventLoop, list[Ticket]] = {loop: [] for loop in deliveries}
     for ticket in group:
         if ticket.loop is None:
@@ -179,8 +184,12 @@ def settle(group: list[Ticket], deliveries: Deliveries) -> None:
         else:
             waiting.setdefault(ticket.loop, []).append(ticket)
     for loop, tickets in waiting.items():
+        batch = deliveries.get(loop, ())
+        if loop is here:
+            _arrive(batch, tickets)
+            continue
         try:
-            loop.call_soon_threadsafe(_arrive, deliveries.get(loop, ()), tickets)
+            loop.call_soon_threadsafe(_arrive, batch, tickets)
         except RuntimeError:
             pass  # the loop was closed while the group was written: no caller is left
 

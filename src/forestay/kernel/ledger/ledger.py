@@ -75,7 +75,7 @@ class Ledger(Protocol):
         """Write what is waiting, then let the database go."""
 
     def observe(self, watch: Callable[[list[Record], float], None]) -> None:
-        """Have `watch` called on the writer's thread after each commit, with its records and the seconds it took."""
+        """Have `watch` called after each commit, by whoever wrote, with its records and the seconds it took."""
 
     def workers(self, name: str, queue: Queue) -> Workers | None:
         """This process under `name` among those that share the ledger; None where only one process writes to it."""

@@ -222,8 +222,7 @@ class PgWriter(Writer):
         written: list[Record] = []
         for item, drafts in zip(ticket.appends, ticket.drafts, strict=True):
             ids = iter(self._ids.several(len(drafts)))
-            records, more = batch.tails[item.stream].extend(drafts, self._clock.now_ms(), ids)
-            rows += more
+            records = batch.tails[item.stream].extend(drafts, self._clock.now_ms(), ids, rows)
             written += records
             for projection in self.projections:
                 if records and item.stream.startswith(projection.prefix):

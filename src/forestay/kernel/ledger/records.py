@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -35,7 +36,7 @@ class Draft(msgspec.Struct, frozen=True):
     ts: int | None = None
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One link of a stream's chain: `hash` covers every other field, `prev` included."""
 
     stream: str
@@ -100,25 +101,32 @@ class Verification(msgspec.Struct, frozen=True, omit_defaults=True):
         return not self.faults
 
 
-class Encoded(msgspec.Struct, frozen=True):
-    """A draft whose JSON is made: the caller's thread pays for that, not the writer."""
+class Encoded(msgspec.Struct, frozen=True, gc=False):
+    """A draft whose JSON is made: the caller's thread pays for that, not the writer. `said` and `about` are the plain
+    values that readers of `payload` and `attrs` will get."""
 
-    draft: Draft
+    type: str
+    id: str | None
+    ts: int | None
     payload: bytes
     attrs: bytes
+    said: Any
+    about: dict[str, Any]
 
 
 def encode_appends(appends: Sequence[Append]) -> list[list[Encoded]]:
     """The JSON of all drafts; each stream may stand once."""
-    names = set()
     for item in appends:
         check_stream(item.stream)
-        if item.stream in names:
-            raise Problem(
-                "invalid_request", f"The stream {item.stream} stands twice in one commit.", stream=item.stream
-            )
-        names.add(item.stream)
+    if len(appends) > 1:
+        _check_once([item.stream for item in appends])
     return [[_encoded(draft) for draft in item.drafts] for item in appends]
+
+
+def _check_once(streams: list[str]) -> None:
+    for name, count in Counter(streams).items():
+        if count > 1:
+            raise Problem("invalid_request", f"The stream {name} stands twice in one commit.", stream=name)
 
 
 def _encoded(draft: Draft) -> Encoded:
@@ -135,7 +143,7 @@ def _encoded(draft: Draft) -> Encoded:
             observed=len(payload) + len(attrs),
             fix="Store the content elsewhere and record its hash.",
         )
-    return Encoded(Draft(draft.type, said, about, draft.id, draft.ts), payload, attrs)
+    return Encoded(draft.type, draft.id, draft.ts, payload, attrs, said, about)
 
 
 def check_stream(name: str) -> None:
@@ -194,21 +202,22 @@ class Tail:
         other._ts, other._json = self._ts, self._json
         return other
 
-    def extend(self, drafts: Sequence[Encoded], now: int, ids: Iterator[str]) -> tuple[list[Record], list[Row]]:
-        """Give each draft its place; `ids` has one for each, which is for those that have none of their own."""
-        records, rows = [], []
+    def extend(self, drafts: Sequence[Encoded], now: int, ids: Iterator[str], rows: list[Row]) -> list[Record]:
+        """Give each draft its place, and add its row to `rows`; `ids` has one for each, which is for those that have
+        none of their own."""
+        records = []
         number, name, seq, hash, digits = self.id, self.name, self.seq, self.hash, self.hash.hex()
         for item, new in zip(drafts, ids, strict=False):  # ends with the drafts: what is left of the ids is for others
-            draft, prev = item.draft, digits
-            id, type = draft.id or new, draft.type
-            ts = self._ts = draft.ts if draft.ts is not None else max(now, self._ts)
+            prev, type, payload, about = digits, item.type, item.payload, item.about
+            id = item.id or new
+            ts = self._ts = max(now, self._ts) if item.ts is None else item.ts
             seq += 1
-            hash, _ = link(self._json, seq, id, type, ts, item.payload, item.attrs, hash)
+            hash, _ = link(self._json, seq, id, type, ts, payload, item.attrs, hash)
             digits = hash.hex()
-            rows.append((number, seq, id, type, ts, item.payload, item.attrs if draft.attrs else None, hash))
-            records.append(Record(name, seq, id, type, ts, draft.payload, draft.attrs, prev, digits))
+            rows.append((number, seq, id, type, ts, payload, item.attrs if about else None, hash))
+            records.append(Record(name, seq, id, type, ts, item.said, about, prev, digits))
         self.seq, self.hash = seq, hash
-        return records, rows
+        return records
 
 
 def link(

@@ -31,7 +31,7 @@ _FEW = 32
 
 
 class SqliteLedger(TableLedger):
-    """A ledger on one file: one thread writes, any thread reads."""
+    """A ledger on one file: one thread writes, or the loop of a lone caller; any thread reads."""
 
     writer_type = SqliteWriter
 
@@ -81,11 +81,10 @@ class SqliteLedger(TableLedger):
     async def read(
         self, stream: str, start: int = 0, limit: int | None = None, *, reverse: bool = False
     ) -> list[Record]:
-        there = self._read_now(lambda db: tables.head(db, stream)).seq - start + 1
-        if there <= 0:
-            return []
-        if min(there, there if limit is None else limit) <= _FEW:
-            return self._read_now(lambda db: tables.read(db, stream, start, limit, reverse))
+        most = _FEW if limit is None else min(limit, _FEW)
+        few = self._read_now(lambda db: tables.read(db, stream, start, most, reverse))
+        if len(few) < most or most == limit:
+            return few
         return await self._read(lambda db: tables.read(db, stream, start, limit, reverse))
 
     async def head(self, stream: str) -> Head:

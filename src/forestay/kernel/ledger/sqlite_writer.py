@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from forestay.kernel.clock import Clock
 from forestay.kernel.ids import Ids
 from forestay.kernel.ledger.delivery import Deliveries, Ticket
+from forestay.kernel.ledger.lone_writer import HeldError, LoneWriter
 from forestay.kernel.ledger.projections import Projection
 from forestay.kernel.ledger.records import GENESIS, Append, Record, Row, Tail
 from forestay.kernel.ledger.sqlite_file import SqliteFile, as_problem, is_failure_of_disk
 from forestay.kernel.ledger.tables import find_stream, insert_records, make_stream, move_heads
-from forestay.kernel.ledger.writer import Writer, check_expected, refuse
+from forestay.kernel.ledger.writer import check_expected, refuse
 from forestay.kernel.problems import Problem
 
 _GROUP_TICKETS = 1024
 _KEEP_STREAMS = 8192
 
 
-class SqliteWriter(Writer):
+class SqliteWriter(LoneWriter):
     """Owns the writing connection of a file."""
 
     checkpoint_commits = 256  # some 1,500 pages
@@ -39,19 +41,25 @@ class SqliteWriter(Writer):
         self._streams: dict[str, Tail] = {}
         self._data_version = -1
         self._connection: sqlite3.Connection | None = None
+        self._waits_for_others = True  # the connection
         self._commits = 0
         self.start()
 
+    @property
+    def _is_tidy(self) -> bool:
+        return self._commits < self.checkpoint_commits
+
     def _tidy(self) -> None:
-        if self._commits >= self.checkpoint_commits:
+        if not self._is_tidy:
             self._checkpoint()
 
     def _release(self) -> None:
         """A ledger that was closed is whole in its file: who copies it alone has everything."""
-        if self._commits:
-            self._checkpoint()
-        if self._connection is not None:
-            self._connection.close()
+        with self._turn:
+            if self._commits:
+                self._checkpoint()
+            if self._connection is not None:
+                self._connection.close()
 
     def _checkpoint(self) -> None:
         """Move what the write-ahead log holds into the file, as far as readers let it, after the answers are out."""
@@ -79,6 +87,11 @@ class SqliteWriter(Writer):
             self._abandon()
             refuse(group, problem)
             return []
+        except HeldError:
+            raise
+        except BaseException:  # an interrupt of a loop's thread: what was begun must not stay begun
+            self._abandon()
+            raise
         self._commits += bool(records)
         return records
 
@@ -86,9 +99,19 @@ class SqliteWriter(Writer):
         if self._file.read_only:
             raise Problem("ledger_read_only", "The ledger file cannot be written.")
         if self._connection is None:
-            self._connection = self._file.writer()
-        self._connection.execute("BEGIN IMMEDIATE")
-        version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+            self._connection, self._waits_for_others = self._file.writer(), True
+        if self._patient != self._waits_for_others:
+            timeout = self._file.lock_timeout if self._patient else 0
+            self._connection.execute(f"PRAGMA busy_timeout={round(timeout * 1000)}").fetchall()
+            self._waits_for_others = self._patient
+        cursor = self._connection.cursor()
+        try:
+            cursor.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if not self._patient and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                raise HeldError from error
+            raise
+        version = cursor.execute("PRAGMA data_version").fetchone()[0]
         if version != self._data_version:  # another process wrote: what we remember may be old
             self._streams.clear()
             self._data_version = version
@@ -154,11 +177,12 @@ class SqliteWriter(Writer):
 
     def _append(self, cursor: sqlite3.Cursor, group: Sequence[Ticket]) -> list[Record]:
         """Write every ticket whose expectations hold (L4). What else can fail leaves a part of the group written."""
+        if len(group) == 1 and len(group[0].appends) == 1:
+            return self._append_one(cursor, group[0], group[0].appends[0])
         now, ids = self._clock.now_ms(), iter(self._ids.several(sum([ticket.count for ticket in group])))
-        records: list[Record] = []
         rows: list[Row] = []
-        moved: dict[int, Tail] = {}
-        written: list[tuple[str, list[Record]]] = []
+        moved: set[Tail] = set()
+        written: list[list[Record]] = []  # of one stream each
         for ticket in group:
             ticket.error = None
             try:
@@ -166,26 +190,43 @@ class SqliteWriter(Writer):
             except Problem as problem:
                 ticket.error = problem
                 continue
-            ticket.result = []
-            for stream, drafts in zip(streams, ticket.drafts, strict=True):
-                part, more = stream.extend(drafts, now, ids)
-                written.append((stream.name, part))
-                moved[stream.id] = stream
-                ticket.result += part
-                rows += more
-            records += ticket.result
+            places = zip(streams, ticket.drafts, strict=True)
+            parts = [stream.extend(drafts, now, ids, rows) for stream, drafts in places]
+            ticket.result = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
+            moved.update(streams)
+            written += parts
         insert_records(cursor, rows)
-        move_heads(cursor, [(stream.seq, stream.hash, number) for number, stream in moved.items()])
-        for name, part in written:
-            self._project(cursor, name, part)
+        move_heads(cursor, [(stream.seq, stream.hash, stream.id) for stream in moved])
+        for part in filter(None, written):
+            self._project(cursor, part)
+        return list(chain.from_iterable(written))
+
+    def _append_one(self, cursor: sqlite3.Cursor, ticket: Ticket, item: Append) -> list[Record]:
+        """As `_append`, of one caller who writes to one stream: without what a group needs."""
+        ticket.error = None
+        stream = self._streams.get(item.stream)
+        try:
+            if stream is None or (item.expect is not None and item.expect != stream.seq):
+                (stream,) = self._expected(cursor, ticket.appends)
+        except Problem as problem:
+            ticket.error = problem
+            return []
+        rows: list[Row] = []
+        ids = iter(self._ids.several(ticket.count))
+        records = ticket.result = stream.extend(ticket.drafts[0], self._clock.now_ms(), ids, rows)
+        insert_records(cursor, rows)
+        move_heads(cursor, ((stream.seq, stream.hash, stream.id),))
+        if records:
+            self._project(cursor, records)
         return records
 
     def _expected(self, cursor: sqlite3.Cursor, appends: Sequence[Append]) -> list[Tail]:
         """The streams of one ticket, which stand where its caller expects them. A new one is made when all do."""
-        known = [(item, self._streams.get(item.stream) or self._stored(cursor, item.stream)) for item in appends]
-        for item, stream in known:
-            check_expected(item.stream, item.expect, -1 if stream is None else stream.seq)
-        return [stream or self._made(cursor, item.stream) for item, stream in known]
+        known = [self._streams.get(item.stream) or self._stored(cursor, item.stream) for item in appends]
+        for item, stream in zip(appends, known, strict=True):
+            if item.expect is not None:
+                check_expected(item.stream, item.expect, -1 if stream is None else stream.seq)
+        return [stream or self._made(cursor, item.stream) for item, stream in zip(appends, known, strict=True)]
 
     def _stored(self, cursor: sqlite3.Cursor, name: str) -> Tail | None:
         row = find_stream(cursor, name)
@@ -202,8 +243,9 @@ class SqliteWriter(Writer):
         tail = self._streams[name] = Tail(make_stream(cursor, name), name, -1, GENESIS, 0)
         return tail
 
-    def _project(self, cursor: sqlite3.Cursor, stream: str, records: list[Record]) -> None:
-        """L6: have the projections of this stream see its records."""
+    def _project(self, cursor: sqlite3.Cursor, records: list[Record]) -> None:
+        """L6: have the projections of a stream see its records."""
+        stream = records[0].stream
         for projection in self.projections:
-            if records and stream.startswith(projection.prefix):
+            if stream.startswith(projection.prefix):
                 projection.apply(cursor, records)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
@@ -65,20 +65,24 @@ class TableLedger(Ledger):
 
     # Writing
 
-    async def append(self, stream: str, drafts: Sequence[Draft], expect: int | None = None) -> list[Record]:
-        return await self.commit(Append(stream, drafts, expect))
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expect: int | None = None
+    ) -> Coroutine[Any, Any, list[Record]]:
+        return self.commit(Append(stream, drafts, expect))
 
     async def commit(self, *appends: Append) -> list[Record]:
         ticket = ticket_of(appends)
         ticket.loop = loop = asyncio.get_running_loop()
-        ticket.waiter = waiter = loop.create_future()
+        waiter: asyncio.Future[list[Record]] = loop.create_future()
+        ticket.waiter = waiter
+        self._writer.put(ticket)
+        if waiter.done():  # it was written at once
+            return waiter.result()
         count_outside(loop, 1)
         try:
-            self._writer.put(ticket)
-            records: list[Record] = await waiter
+            return await waiter
         finally:
             count_outside(loop, -1)
-        return records
 
     def submit(self, *appends: Append, later: bool = False) -> Future[list[Record]]:
         ticket = ticket_of(appends)

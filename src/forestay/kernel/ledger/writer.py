@@ -5,6 +5,7 @@ It is a thread, so that an event loop never waits for a disk. What a transaction
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import queue
 import threading
@@ -61,11 +62,14 @@ class Writer(ABC):
     def put(self, ticket: Ticket, *, later: bool = False) -> None:
         """Have `ticket` written, `later` with the next one or alone; its caller is told."""
         with self._closing:
-            if self._closed:
-                raise Problem("ledger_closed", "The ledger is closed.")
+            self._check_open()
             self._later.append(ticket)
             if not later:
                 self._release_later()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Problem("ledger_closed", "The ledger is closed.")
 
     def write_now(self) -> None:
         """Have what waits for the next ticket written."""
@@ -96,14 +100,29 @@ class Writer(ABC):
 
     def _write_group(self, group: list[Ticket]) -> None:
         """Write a group, tell followers and callers what is on disk, then tidy up."""
+        self._tell(group, *self._timed(group))
+        self._tidy()
+
+    def _timed(self, group: list[Ticket]) -> tuple[list[Record], float]:
         started = time.perf_counter()
         records = self._write(group)
+        return records, time.perf_counter() - started
+
+    def _tell(
+        self,
+        group: list[Ticket],
+        records: list[Record],
+        seconds: float,
+        *,
+        here: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Tell who watches, followers and callers what is on disk; `here` is the loop that this runs on, if it is
+        one."""
         deliveries: Deliveries = {}
         if records:
-            self._observed(records, time.perf_counter() - started)
+            self._observed(records, seconds)
             deliveries = self._announced(records)
-        settle(group, deliveries)
-        self._tidy()
+        settle(group, deliveries, here)
 
     def _observed(self, records: list[Record], seconds: float) -> None:
         """Tell who watches. Those who watch are no part of the writing: one that fails is not told again."""

@@ -64,9 +64,11 @@ async def stream(services: Services, call: Call, query: StreamQuery) -> Response
 @api.get("/v1/runs/{runId}/events/poll", "events.poll", EventPage, problems=("out_of_range",))
 async def poll(services: Services, call: Call, query: PollQuery) -> EventPage:
     """Events after `lastSequence`, waiting up to `timeout` seconds for the first."""
-    waiting = asyncio.ensure_future(
-        services.host.runs.poll(call.path["runId"], call.tenant, query.last_sequence, float(query.timeout))
-    )
+    runs, asked = services.host.runs, (call.path["runId"], call.tenant, query.last_sequence)
+    there = await runs.poll(*asked, 0)
+    if there.events or there.is_complete:
+        return there
+    waiting = asyncio.ensure_future(runs.poll(*asked, float(query.timeout)))
     closing = asyncio.ensure_future(call.closing.wait())
     try:
         await asyncio.wait({waiting, closing}, return_when=asyncio.FIRST_COMPLETED)
