@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections.abc import Iterable
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -58,6 +59,11 @@ def encode_plain(value: object) -> tuple[bytes, Any]:
     if b"null" in data and plain != value and plain != _as_lists(value):  # a number that became null is not equal to it
         _check_finite(value)
     return data, plain
+
+
+def encode_each(values: Iterable[object]) -> list[tuple[bytes, Any]]:
+    """`encode_plain` of many values."""
+    return [encode_plain(value) for value in values]
 
 
 def plain(value: Any, *, limit: int) -> Any:

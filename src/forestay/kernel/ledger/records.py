@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel.canonical import encode_plain, encode_strict
+from forestay.kernel.canonical import encode_each, encode_strict
 from forestay.kernel.problems import Problem
 
 GENESIS = bytes(32)
@@ -120,7 +120,13 @@ def encode_appends(appends: Sequence[Append]) -> list[list[Encoded]]:
         check_stream(item.stream)
     if len(appends) > 1:
         _check_once([item.stream for item in appends])
-    return [[_encoded(draft) for draft in item.drafts] for item in appends]
+    drafts = [draft for item in appends for draft in item.drafts]
+    said = iter(encode_each([draft.payload for draft in drafts]))
+    about = iter(encode_each([draft.attrs for draft in drafts if draft.attrs]))
+    return [
+        [_encoded(draft, *next(said), *(next(about) if draft.attrs else (b"{}", {}))) for draft in item.drafts]
+        for item in appends
+    ]
 
 
 def _check_once(streams: list[str]) -> None:
@@ -129,10 +135,8 @@ def _check_once(streams: list[str]) -> None:
             raise Problem("invalid_request", f"The stream {name} stands twice in one commit.", stream=name)
 
 
-def _encoded(draft: Draft) -> Encoded:
-    # What followers get is what readers will get: plain values that no caller can change.
-    payload, said = encode_plain(draft.payload)
-    attrs, about = encode_plain(draft.attrs) if draft.attrs else (b"{}", {})
+def _encoded(draft: Draft, payload: bytes, said: Any, attrs: bytes, about: Any) -> Encoded:
+    """A draft with its bytes, and what readers and followers get: plain values that no caller can change."""
     if not _is_type(draft.type):
         raise Problem("schema_mismatch", f"{draft.type[:80]!r} is not a record type.", at="$.type")
     if len(payload) + len(attrs) > MAX_PAYLOAD_BYTES:
