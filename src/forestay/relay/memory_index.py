@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import heapq
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -71,21 +71,26 @@ class MemoryIndex:
     ) -> list[FoundEntry]:
         """Of those that have not expired, the best first; of equals, the later one."""
         scores = self._by_words(query)
-        for number, likeness in (await self._by_meaning(query)).items():
-            scores[number] = scores.get(number, 0.0) + likeness
-        ranked = [(-score, -number) for number, score in scores.items()]
-        heapq.heapify(ranked)  # a few of many are wanted: those are brought into order, the others are not
+        near = await self._by_meaning(query)
+        if near:
+            scores = _scaled(scores)
+            for number, likeness in near.items():
+                scores[number] = scores.get(number, 0.0) + likeness
+        best = 1.0 if near else max(scores.values(), default=0.0)
         found: list[FoundEntry] = []
-        while ranked and len(found) < limit:
-            score, number = heapq.heappop(ranked)
-            entry = self._entries[-number]
+        if best <= 0:
+            return found
+        for score, number in _ordered(scores, limit):
+            entry = self._entries[number]
             if _fits(entry, memory_ref, tag, now):
-                found.append(FoundEntry(entry, round(-score, 6)))
+                found.append(FoundEntry(entry, round(score / best, 6)))
+                if len(found) == limit:
+                    break
         return found
 
     def _by_words(self, query: str) -> dict[int, float]:
         wanted = dict.fromkeys((word for word in words(query) if word not in STOP), 1.0)
-        return _scaled(self._index.scores(wanted))
+        return self._index.scores(wanted)
 
     async def _by_meaning(self, query: str) -> dict[int, float]:
         if self._vectors is None or not self._entries:
@@ -95,6 +100,16 @@ class MemoryIndex:
         near = await asyncio.to_thread(self._vectors.near, query, len(passages))
         alike = {number: likeness**_SHARP for number, likeness in _scaled(near).items()}
         return {number: likeness for number, likeness in alike.items() if likeness >= _LEAST}
+
+
+def _ordered(scores: Mapping[int, float], few: int) -> Iterator[tuple[float, int]]:
+    """The best first, of equals the later one. A few of many are wanted: the others are brought into order when those
+    few did not do."""
+    pairs = zip(scores.values(), scores, strict=True)
+    first = heapq.nlargest(few, pairs)
+    yield from first
+    if len(first) < len(scores):
+        yield from sorted(zip(scores.values(), scores, strict=True), reverse=True)[few:]
 
 
 def _fits(entry: MemoryEntry, memory_ref: str | None, tag: str | None, now: int) -> bool:

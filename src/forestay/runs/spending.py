@@ -164,11 +164,12 @@ def following(budget: RunBudget, *, resting: bool = True) -> list[Told]:
     """The events that follow from what was used since the last of them; the last is `cap.breached` when the run must
     end (B2, B3). `resting`: no node is under way."""
     events: list[Told] = []
-    for name, limit in budget.limits.items():
+    for name, limit in budget.limits.items() if budget.used else ():
         used = budget.used.get(name, 0)
-        if not used or (used <= limit and used == budget.told.get(name, 0) and budget.threshold_percent is None):
+        passed = used > limit and name not in budget.exhausted
+        crossed = budget.threshold_percent is not None and _has_crossed(budget, name, used, limit)
+        if not (crossed or passed) and used == budget.told.get(name, 0):
             continue
-        crossed, passed = _has_crossed(budget, name, used, limit), used > limit and name not in budget.exhausted
         if resting or crossed or passed or (used - budget.told.get(name, 0)) * _SHARE >= limit:
             events += _consumed(budget, name)
         if crossed:

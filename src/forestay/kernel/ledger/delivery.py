@@ -28,7 +28,7 @@ Job = Callable[[Database], Any]
 class Ticket:
     """One caller's request: appends that go in together, or a job that needs the writing connection."""
 
-    __slots__ = ("appends", "count", "drafts", "error", "future", "job", "loop", "result", "size", "waiter")
+    __slots__ = ("appends", "count", "drafts", "error", "future", "job", "loop", "result", "rides", "size", "waiter")
 
     def __init__(self, appends: Sequence[Append], drafts: Sequence[Sequence[Encoded]], job: Job | None = None) -> None:
         self.appends = appends
@@ -39,6 +39,7 @@ class Ticket:
             for item in group:
                 self.count += 1
                 self.size += len(item.payload)
+        self.rides = False  # with the next one: its caller does not wait for it
         self.result: Any = None
         self.error: BaseException | None = None
         self.loop: asyncio.AbstractEventLoop | None = None

@@ -25,7 +25,7 @@ from forestay.kernel.ledger.records import Record
 from forestay.kernel.ledger.writer import Writer
 from forestay.kernel.problems import Problem
 
-_ALONE = 16  # groups of one in a row, each on disk in time, before a loop writes by itself
+_ALONE = 16  # groups for one caller in a row, each on disk in time, before a loop writes by itself
 _AFTER_A_SLOW_ONE = 64  # of them, when the disk was slow under a loop
 _FAST_SECONDS = 0.002
 _BUSY_SECONDS = 0.0001  # that others take who go first: a loop with so much work gains by going on
@@ -51,7 +51,7 @@ class LoneWriter(Writer):
         self._patient = True  # whether it waits for other processes, who has the turn
         # What follows is changed by who has `_closing`.
         self._queued = 0  # tickets that the thread has yet to finish
-        self._alone = 0  # groups of one in a row
+        self._alone = 0  # groups for one caller in a row
         self._own = 0  # writes of a loop since others went first
         self._waits_since: float | None = None  # when a ticket began to wait for the others to go first
 
@@ -70,32 +70,37 @@ class LoneWriter(Writer):
                 return
             self._later.append(ticket)
             if later:
+                ticket.rides = True
                 return
             if self._waits_since is not None:  # then neither of the two is alone
                 self._alone = 0
-            if self._alone < _ALONE or loop is None or len(self._later) > 1 or ticket.size > _SMALL_BYTES:
+            if self._alone < _ALONE or loop is None or not self._is_small():
                 self._release_later()
                 return
             if self._own >= _IN_A_ROW:
                 self._waits_since = time.perf_counter()
                 loop.call_soon(loop.call_soon, self._others_went)  # a loop looks at its sockets between the two
                 return
-            if not self._take_turn():
-                return
-        self._write_here(ticket, loop)
+            group = self._take_turn()
+        if group:
+            self._write_here(group, loop)
+
+    def _is_small(self) -> bool:
+        return sum(ticket.size for ticket in self._later if ticket is not None) <= _SMALL_BYTES
 
     def _release_later(self) -> None:
         self._queued += len(self._later)
         self._waits_since = None
         super()._release_later()
 
-    def _take_turn(self) -> bool:
-        """Take the one ticket that is there and the turn with it; else leave it to the thread."""
+    def _take_turn(self) -> list[Ticket]:
+        """Take the ticket that is there, with those that ride, and the turn with it; else leave it to the thread."""
         if self._queued or not self._is_tidy or not self._turn.acquire(blocking=False):
             self._release_later()
-            return False
-        self._later.clear()
-        return True
+            return []
+        group = [ticket for ticket in self._later if ticket is not None]
+        self._later = []
+        return group
 
     def _others_went(self) -> None:
         """On the loop of a caller who was alone: write, unless others came meanwhile or took their time."""
@@ -103,36 +108,39 @@ class LoneWriter(Writer):
             since, self._waits_since = self._waits_since, None
             if since is None:
                 return
-            ticket, self._own = self._later[0], 0
-            if ticket is None or len(self._later) > 1 or time.perf_counter() - since > _BUSY_SECONDS:
+            self._own = 0
+            asking = [ticket.loop for ticket in self._later if ticket is not None and not ticket.rides]
+            if len(asking) > 1 or time.perf_counter() - since > _BUSY_SECONDS or not self._is_small():
                 self._alone = 0
                 self._release_later()
                 return
-            if not self._take_turn():
-                return
-        assert ticket.loop is not None
+            group = self._take_turn()
+        if not group:
+            return
+        assert asking[0] is not None
         try:
-            self._write_here(ticket, ticket.loop)
+            self._write_here(group, asking[0])
         except BaseException as error:
-            ticket.error = Problem.unexpected(error)
-            ticket.settle()
+            for ticket in group:
+                ticket.error = ticket.error or Problem.unexpected(error)
+                ticket.settle()
             raise
 
-    def _write_here(self, ticket: Ticket, loop: asyncio.AbstractEventLoop) -> None:
+    def _write_here(self, group: list[Ticket], loop: asyncio.AbstractEventLoop) -> None:
         """Write on the loop that this runs on, which has the turn."""
         self._patient = False
         try:
             started = time.perf_counter()
-            records = self._write([ticket])
+            records = self._write(group)
             seconds = time.perf_counter() - started
             self._own += 1
             if seconds > _FAST_SECONDS:
                 self._alone = _ALONE - _AFTER_A_SLOW_ONE
-            self._tell([ticket], records, seconds, here=loop)
+            self._tell(group, records, seconds, here=loop)
         except HeldError:
             with self._closing:
                 self._alone = 0
-                self._later.insert(0, ticket)
+                self._later[:0] = group
                 self._release_later()
         finally:
             self._patient = True
@@ -143,7 +151,8 @@ class LoneWriter(Writer):
             records, seconds = self._timed(group)
             with self._closing:  # before the answers: the one who gets it may come again at once
                 self._queued -= len(group)
-                alone = not self._queued and len(group) == 1 and group[0].loop is not None and seconds < _FAST_SECONDS
+                asking = [ticket.loop for ticket in group if not ticket.rides]
+                alone = not self._queued and len(asking) == 1 and asking[0] is not None and seconds < _FAST_SECONDS
                 self._alone = self._alone + 1 if alone else min(self._alone, 0)
                 self._own = _IN_A_ROW  # whoever writes by itself begins by letting the others go first
             self._tell(group, records, seconds)
