@@ -201,8 +201,8 @@ def test_no_event_of_a_budget_holds_content(tmp_path: Path) -> None:
 
 
 def test_governance_takes_no_commit_of_its_own(tmp_path: Path) -> None:
-    """What budgets hold and what is remembered goes to disk in commits of the run, what they charge and what was used
-    in front of them. Beside other processes a reservation is a commit of its own, so that it can be refused alone."""
+    """What is remembered goes to disk in commits of the run, what budgets hold, charge and take in front of them.
+    Beside other processes a reservation is a commit of its own, so that it can be refused alone."""
 
     async def story(host: Host) -> None:
         if host.ledger.shared:
@@ -235,12 +235,10 @@ def test_governance_takes_no_commit_of_its_own(tmp_path: Path) -> None:
             assert (await host.runs.wait(made.run_id, TENANT)).status == "completed"
         governed = [found for found in commits if found & {"budget", "memory", "audit"}]
         assert [found - {"relay"} for found in governed] == [
-            {"run", "budget"},  # held for the first question
             {"run", "audit"},  # the tool call decided
-            {"run", "budget"},  # held for the second
             {"run", "memory"},
         ]
-        assert later == [{"budget"}] * 3, "what a question used, a tool call charged, what the other question used"
+        assert later == [{"budget"}] * 5, "for each question what it may use and what it used, and a tool call charged"
         assert len(await host.memories.listed(TENANT, agent["agentId"])) == 1
         (standing,) = await host.budgets.standings(TENANT)
         assert standing.spent["toolCalls"] == 1 and standing.spent["tokens"] and not standing.held

@@ -15,11 +15,10 @@ Invariants, with those of `budgets`:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import hashlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -32,12 +31,10 @@ from forestay.kernel import Append, Draft, Ledger, Problem, Record, outside_work
 from forestay.runs import Dimension, Spend
 
 _NOTHING = Reservation({})
-Along = Callable[[Append], None]
-"""Has a record written with those that the caller writes next."""
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """A reservation that is on record."""
+    """A reservation."""
 
     id: str
     tenant: str
@@ -91,33 +88,12 @@ class AccountBook:
                     continue  # another process came between
                 return found
 
-    @contextlib.asynccontextmanager
-    async def holding(self, claim: Claim, along: Along | None) -> AsyncIterator[Hold | Short]:
-        """As `hold`; with `along`, the block writes the reservation together with other records. What is charged `once`
-        stands already when the block begins.
+    async def reserve(self, claim: Claim) -> Hold | Short:
+        """As `hold`, but it goes to disk in front of what is written next, which is the run's own word that the call
+        begins: `settled` waits for it where there is none.
 
-        Nobody else of this process reserves meanwhile, and the accounts are those that it has in memory. Where other
-        processes reserve, the reservation is a commit of its own: only alone can it be refused (B3)."""
-        if claim.once:
-            yield await self._charge(claim)
-            return
-        if along is None or self._ledger.shared:
-            yield await self.hold(claim)
-            return
-        async with self._turn[claim.tenant]:
-            found = self._fitted(claim, *await self._known(claim))
-            if isinstance(found, Hold) and found.accounts:
-                self._begin(claim, found)
-                along(Append(_stream(claim.tenant), [_draft(claim, found)]))
-            try:
-                yield found
-            except BaseException:
-                self._undo(claim)
-                raise
-
-    async def _charge(self, claim: Claim) -> Hold | Short:
-        """Charge a call. It goes to disk in front of what is written next, which is the run's own word that the
-        call begins (B6); beside other processes it is a commit of its own, as in `holding`."""
+        The accounts are those that this process has in memory. Where other processes reserve, the reservation is a
+        commit of its own: only alone can it be refused (B3)."""
         if self._ledger.shared:
             return await self.hold(claim)
         async with self._turn[claim.tenant]:
@@ -167,7 +143,7 @@ class AccountBook:
         self._settling[tenant] = self._ledger.submit(Append(_stream(tenant), [draft]), later=True)
 
     async def settled(self, tenant: str) -> None:
-        """Wait until what this process settled and charged can be read."""
+        """Wait until what this process reserved, charged and settled is on disk."""
         settling = self._settling.get(tenant)
         if settling is None:
             return

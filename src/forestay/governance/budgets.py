@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.governance.account_book import AccountBook, Along, Claim, Hold
+from forestay.governance.account_book import AccountBook, Claim, Hold
 from forestay.governance.accounts import Account, ModelCall, Reservation, Short, fit, fit_model_call, price
 from forestay.governance.budget_policy import (
     BudgetScope,
@@ -125,38 +125,29 @@ class Budgets:
     ) -> AsyncIterator[tuple[int | None, Spent]]:
         """Hold room for a question to a model, unless that is `held`; gives how long the answer may be (None: as long
         as it likes), and takes what was used. `call` is asked for when something limits it."""
-        if held is None:
-            async with self.reserving(ctx, key, model, call, agent_id) as held:
-                pass
         spent = Spent()
+        is_new = held is None
+        held = held or await self.reserve(ctx, key, model, call, agent_id)
         try:
+            if is_new and held is not None:
+                await self.book.settled(ctx.tenant)
             yield None if held is None else held.reservation.max_output_tokens or None, spent
         finally:
             if held is not None:
                 self.book.settle(held, spent.amounts)
 
-    @contextlib.asynccontextmanager
-    async def reserving(
-        self,
-        ctx: Execution,
-        key: str,
-        model: str,
-        call: Callable[[], ModelCall],
-        agent_id: str | None = None,
-        along: Along | None = None,
-    ) -> AsyncIterator[Hold | None]:
-        """Room for a question to a model, on record when the block is left: with `along`, the block writes it. None
-        where nothing limits it."""
+    async def reserve(
+        self, ctx: Execution, key: str, model: str, call: Callable[[], ModelCall], agent_id: str | None = None
+    ) -> Hold | None:
+        """Room for a question to a model, on record before what the run says next; None where nothing limits it."""
         own = await ctx.budget()
         if own is None and not self._drawn_on(ctx.workflow_id, agent_id):
-            yield None
-            return
+            return None
         if self._is_hard(own):
             check_model([*(own.models if own else ()), *self._rules_for(ctx.workflow_id, agent_id)], model)
         priced = msgspec.structs.replace(call(), price=self._price_of(model))
         wanted = _Wanted(ctx.identity(key, "budget"), lambda accounts: fit_model_call(accounts, priced))
-        async with self._held(ctx, wanted, agent_id, along) as hold:
-            yield hold
+        return await self._held(ctx, wanted, agent_id)
 
     async def tool_call(self, ctx: Execution, key: str, agent_id: str | None = None) -> None:
         """Charge a call of a tool, which counts whatever becomes of it, and counts once. It is on record before what
@@ -165,8 +156,7 @@ class Budgets:
             return
         one: dict[Dimension, int] = {"toolCalls": 1}
         wanted = _Wanted(ctx.identity(key, "budget"), lambda accounts: fit(accounts, one), once=True)
-        async with self._held(ctx, wanted, agent_id, None):
-            pass
+        await self._held(ctx, wanted, agent_id)
 
     def used(self, model: str, input_tokens: int, output_tokens: int) -> dict[Dimension, int]:
         """What a call used, with its cost where the operator gave the model a price."""
@@ -196,10 +186,7 @@ class Budgets:
             "scopes": ["run", "workflow", "agent", "project"],
         }
 
-    @contextlib.asynccontextmanager
-    async def _held(
-        self, ctx: Execution, wanted: _Wanted, agent_id: str | None, along: Along | None
-    ) -> AsyncIterator[Hold]:
+    async def _held(self, ctx: Execution, wanted: _Wanted, agent_id: str | None) -> Hold:
         """A reservation; without room the run stops, or asks a person as often as it comes to this (RFC 0084 §D)."""
         for asked in range(1000):
             own = await ctx.budget()
@@ -213,10 +200,9 @@ class Budgets:
                 once=wanted.once,
                 own="" if own is None else _own_account(ctx),
             )
-            async with self.book.holding(claim, along) as found:
-                if isinstance(found, Hold):
-                    yield found
-                    return
+            found = await self.book.reserve(claim)
+            if isinstance(found, Hold):
+                return found
             if own is None or not found.account.startswith("run/") or own.on_exhaustion == "fail":
                 _tell(ctx, own, found)
                 raise _exhausted(found)
@@ -361,11 +347,18 @@ class MeteredModel:
     @contextlib.asynccontextmanager
     async def reserving(self, messages: Sequence[Message], params: Params) -> AsyncIterator[None]:
         """`models.Reserving`: what the question may cost goes to disk with what the node has to say."""
-        asked = self._ctx, self._key(), self.name, self._call(messages, params), self._agent_id
-        async with self._budgets.reserving(*asked, along=self._ctx.along) as held:
+        ctx, book = self._ctx, self._budgets.book
+        held = await self._budgets.reserve(ctx, self._key(), self.name, self._call(messages, params), self._agent_id)
+        try:
             yield
-            if self._ctx.appends:
-                await self._ctx.flush()
+            if ctx.appends:
+                await ctx.flush()
+            elif held is not None:
+                await book.settled(ctx.tenant)
+        except BaseException:
+            if held is not None:
+                book.settle(held, None)
+            raise
         self._held = held
 
     async def stream(
