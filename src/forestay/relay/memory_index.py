@@ -105,11 +105,12 @@ class MemoryIndex:
 def _ordered(scores: Mapping[int, float], few: int) -> Iterator[tuple[float, int]]:
     """The best first, of equals the later one. A few of many are wanted: the others are brought into order when those
     few did not do."""
-    pairs = zip(scores.values(), scores, strict=True)
+    pairs = [(score, number) for number, score in scores.items()]
+    pairs.reverse()  # the later ones first: of equals none is put in place of another
     first = heapq.nlargest(few, pairs)
     yield from first
-    if len(first) < len(scores):
-        yield from sorted(zip(scores.values(), scores, strict=True), reverse=True)[few:]
+    if len(first) < len(pairs):
+        yield from sorted(pairs, reverse=True)[few:]
 
 
 def _fits(entry: MemoryEntry, memory_ref: str | None, tag: str | None, now: int) -> bool:
