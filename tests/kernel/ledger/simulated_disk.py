@@ -95,14 +95,18 @@ class SimulatedWriter(SqliteWriter):
     def start(self) -> None:
         pass
 
-    def put(self, ticket: Ticket) -> None:
+    def put(self, ticket: Ticket, *, later: bool = False) -> None:
         if self._closed or not self._process.alive:
             raise Problem("ledger_closed", "The ledger is closed.")
-        if ticket.future is not None:  # its caller is a thread, which waits for it
+        if ticket.future is not None and not later:  # its caller is a thread, which waits for it
             self._write_group([ticket])
             return
         self._waiting.append(ticket)
-        if not self._busy:
+        if not later:
+            self.write_now()
+
+    def write_now(self) -> None:
+        if self._waiting and not self._busy:
             self._busy = True
             asyncio.get_running_loop().call_later(self.disk.delay(), self._flush)
 

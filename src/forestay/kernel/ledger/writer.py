@@ -37,7 +37,7 @@ class Writer(ABC):
         self._announced = announced
         self._group_tickets = group_tickets
         self._queue: queue.SimpleQueue[list[Ticket | None]] = queue.SimpleQueue()  # each wakes the thread once
-        self._taken: deque[Ticket | None] = deque()  # from the queue
+        self._from_queue: deque[Ticket | None] = deque()  # from the queue
         self._closing = threading.Lock()  # nothing comes behind the end of the queue
         self._later: list[Ticket | None] = []
         self._closed = False
@@ -155,9 +155,9 @@ class Writer(ABC):
         return group, False
 
     def _take(self, *, wait: bool) -> Ticket | None:
-        if not self._taken:
-            self._taken.extend(self._queue.get(wait))
-        return self._taken.popleft()
+        if not self._from_queue:
+            self._from_queue.extend(self._queue.get(wait))
+        return self._from_queue.popleft()
 
 
 def refuse(group: list[Ticket], problem: Problem) -> None:
