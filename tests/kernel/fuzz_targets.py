@@ -65,7 +65,7 @@ def settings_file(data: bytes) -> None:
 
 
 @target(
-    ["kernel.scopes", "kernel.policy"],
+    ["kernel.policy"],
     [b"read:src/**,*.md\nread\nsrc/a.py", b"http:*.example.com\nhttp\na.example.com", b"env:A_*\nenv\nA_B", b"exec"],
     (b"read:", b"write:", b"http:", b"env:", b"tool:", b"**", b"*", b"..", b"/", b"xn--"),
 )

@@ -91,7 +91,7 @@ def test_an_extension_from_the_list_to_its_evidence_and_what_was_decided(tmp_pat
         denied = {**grant, "effect": "deny", "expiresAt": "2199-01-01T00:00:00Z"}
         assert (await result(http, "POST", "/host/v1/grants", 201, json=denied))["grants"][0]["effect"] == "deny"
         suite = serving.host.extensions.opened
-        assert suite is not None and suite.dispatcher.policy.subjects["harbour"].deny, "in force at once"
+        assert suite is not None and suite.dispatcher.authority.policy.subjects["harbour"].deny, "in force at once"
 
     run(tmp_path, story, *turns)
 
