@@ -53,7 +53,7 @@ def between(expression: str, timezone: str, after_ms: int, until_ms: int, most: 
 def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError, RecursionError) as error:  # a name of a thousand folders
         raise Problem(
             "schema_mismatch",
             f"There is no time zone {name[:80]!r}.",

@@ -42,6 +42,11 @@ def test_a_place_is_the_same_in_whatever_order_lines_are_asked_for(lines, asked)
         assert table.original(line, column) == expected
 
 
+def test_a_segment_with_more_numbers_than_there_are_counts_by_the_first():
+    table = SourceMap({"sources": ["a"], "mappings": "AAAAAA;AACA"})
+    assert table.original(2) == Location("a", 2, 1)
+
+
 NESTED = {
     "index.ts": 'import { outer } from "./lib/outer";\nimport dep from "dep";\n'
     "export default (pi: any) => { dep(() => outer({ value: 3 })); };\n",

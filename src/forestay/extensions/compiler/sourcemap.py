@@ -94,7 +94,7 @@ class SourceMap:
             reached = list(self._known[place])
             for text, times in Counter(",".join(self._groups[start:index]).split(",")).items():
                 fields = decode_segment(text)
-                for at, value in enumerate(fields[1:] if len(fields) > 3 else ()):
+                for at, value in enumerate(fields[1:5] if len(fields) > 3 else ()):
                     reached[at] += times * value
             place += 1
             self._known_lines.insert(place, index)

@@ -56,7 +56,7 @@ def _zone(params: Mapping[str, Any]) -> int:
     try:
         moment = datetime.fromtimestamp(number(params, "ms", 0, least=-(2**53)) / 1000, UTC)
         ahead = moment.astimezone(ZoneInfo(text(params, "zone"))).utcoffset()
-    except (LookupError, ValueError, OverflowError, OSError) as error:
+    except (LookupError, ValueError, OverflowError, OSError, RecursionError) as error:
         raise Problem("invalid_request", "There is no such time zone.", at="$.params.zone") from error
     return round(ahead.total_seconds() / 60) if ahead is not None else 0
 
