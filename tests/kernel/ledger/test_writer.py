@@ -10,16 +10,13 @@ from random import Random
 
 import pytest
 
-from forestay.kernel.ledger import Append, Draft, Ledger
+from forestay.kernel.ledger import Append, Ledger
 from forestay.kernel.ledger.records import Record
 from forestay.kernel.ledger.sqlite import SqliteLedger
 from forestay.kernel.ledger.sqlite_writer import SqliteWriter
 from forestay.kernel.problems import Problem
 from tests.kernel.ledger.conftest import Address
-
-
-def one(number: int = 0, text: str = "") -> list[Draft]:
-    return [Draft("t", {"n": number, "text": text})]
+from tests.kernel.ledger.writing import one, write_side_by_side
 
 
 async def test_a_loop_goes_on_while_another_process_writes(tmp_path: Path) -> None:
@@ -72,18 +69,7 @@ async def test_l7_what_is_asked_for_first_is_written_first(address: Address, see
 
 async def test_threads_and_a_loop_write_side_by_side(address: Address) -> None:
     async with Ledger.open(address("l")) as ledger:
-
-        def press() -> None:
-            for number in range(100):
-                ledger.submit(Append("run/thread", one(number), number - 1)).result()
-
-        async def ask() -> None:
-            for number in range(300):
-                await ledger.append("run/loop", one(number), expect=number - 1)
-
-        await asyncio.gather(asyncio.to_thread(press), ask())
-        found = await ledger.verify()
-        assert found.ok and found.records == 400
+        await write_side_by_side(ledger)
 
 
 async def test_l9_a_connection_that_failed_is_replaced(tmp_path: Path) -> None:

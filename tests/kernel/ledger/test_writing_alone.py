@@ -13,10 +13,11 @@ from random import Random
 
 import pytest
 
-from forestay.kernel.ledger import Append, Draft, Record, lone_writer
+from forestay.kernel.ledger import Append, Record, lone_writer
 from forestay.kernel.ledger.sqlite import SqliteLedger
 from forestay.kernel.ledger.sqlite_writer import SqliteWriter
 from forestay.kernel.problems import Problem
+from tests.kernel.ledger.writing import one, write_side_by_side
 
 HERE = threading.get_ident()
 
@@ -37,10 +38,6 @@ class Watch:
 
     def saw(self, records: list[Record], _seconds: float) -> None:
         self.here.extend([threading.get_ident() == HERE] * len(records))
-
-
-def one(number: int = 0, text: str = "") -> list[Draft]:
-    return [Draft("t", {"n": number, "text": text})]
 
 
 async def until_here(ledger: SqliteLedger, watch: Watch) -> None:
@@ -216,18 +213,7 @@ async def test_a2_what_is_asked_for_first_is_written_first_whoever_writes(
 async def test_a1_threads_and_a_loop_write_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lone_writer, "_ALONE", 1)
     async with SqliteLedger.open(tmp_path / "l.db") as ledger:
-
-        def press() -> None:
-            for number in range(100):
-                ledger.submit(Append("run/thread", one(number), number - 1)).result()
-
-        async def ask() -> None:
-            for number in range(300):
-                await ledger.append("run/loop", one(number), expect=number - 1)
-
-        await asyncio.gather(asyncio.to_thread(press), ask())
-        found = await ledger.verify()
-        assert found.ok and found.records == 400
+        await write_side_by_side(ledger)
 
 
 async def test_a_refusal_and_a_failing_disk_are_told_as_ever(tmp_path: Path) -> None:
