@@ -6,7 +6,7 @@ import pytest
 
 from forestay.kernel import Ledger, ManualClock, Problem
 from forestay.relay import Relay
-from forestay.relay.facts import verify
+from forestay.relay.facts import said, verify
 
 from .conftest import Pieces, make_relay
 
@@ -134,3 +134,16 @@ async def test_reset_begins_anew_under_another_key(ledger: Ledger, clock: Manual
     await session.ingest("Another fact.", "x")
     again = await make_relay(ledger, clock).session(session.id)
     assert [fact.text for fact in again.warm.facts] == ["Another fact."]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Mara: The bus: late.", "The bus: late."),
+        ("[8/5/25, 10:01] Mara: See you: soon.", "See you: soon."),
+        ("10:01 <mara> hello", "hello"),
+        ("Mara:", "Mara:"),
+    ],
+)
+def test_what_a_line_of_talk_says(line: str, words: str) -> None:
+    assert said(line) == words

@@ -17,6 +17,7 @@ from forestay.models import ToolCall
 from forestay.models.embed.hashed import Hashed
 from forestay.relay import Relay
 from forestay.relay.facts import Fact
+from forestay.relay.meaning import Near, add_meaning
 from forestay.relay.tools import Toolbox
 from forestay.relay.vectors import Vectors, passage
 from tests.relay.conftest import Pieces
@@ -81,7 +82,7 @@ async def test_rows_are_made_once_and_survive_a_restart(tmp_path: Path, clock: M
         await session.ingest(TEXT, "manual.md")
         await session.facts("oil")
         await session.facts("oil")
-        known = [passage(fact) for fact in session.warm.facts]
+        known = [passage(session.warm.facts, number) for number in range(len(session.warm.facts))]
         assert first.texts == [*known, "oil", "oil"]
     async with Relay.open(path, model=Pieces(["Yes."]), clock=clock, embedder=second) as relay:
         session = await relay.session(session.id)
@@ -119,6 +120,51 @@ async def test_v3_rows_of_another_embedder_are_not_used(tmp_path: Path) -> None:
     await Vectors(Meanings(), path).catch_up(known)
     assert await Vectors(Hashed(16), path).catch_up(known) == 2
     assert await Vectors(Hashed(16), path).catch_up(known) == 0
+
+
+async def test_v3_rows_of_passages_made_in_another_way_are_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    known = facts(["Alpha runs.", "Beta runs."])
+    await Vectors(Meanings(), path).catch_up(known)
+    path.write_bytes(path.read_bytes().replace(b'"passages":2', b'"passages":1'))
+    assert await Vectors(Meanings(), path).catch_up(known) == 2
+    assert await Vectors(Meanings(), path).catch_up(known) == 0
+
+
+TALK = (
+    "Mara: The bus was late again.\nJonas: Which unguent did you take?\nMara: The green one from the shelf.\n"
+    "Jonas: I had no time.\nMara: See you soon.\n"
+)
+
+
+async def test_a_line_of_talk_stands_for_what_it_says_behind_the_line_before_it(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    async with Relay.open(tmp_path / "l.db", model=Pieces(["Yes."]), clock=clock, embedder=Meanings()) as relay:
+        session = await relay.init("app")
+        await session.ingest(f"# 3 May\n\n{TALK}\n# 4 May\n\n{TALK}", "chat.md")
+        known = session.warm.facts
+        lines = [passage(known, fact.number) for fact in known if fact.talk]
+    assert lines[:3] == [
+        "The bus was late again.",
+        "The bus was late again. Which unguent did you take?",
+        "Which unguent did you take? The green one from the shelf.",
+    ]
+    assert lines[5] == "The bus was late again.", "the day before has ended"
+
+
+async def test_a_line_that_is_like_nothing_is_found_by_the_question_before_it(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """The nearest are few; an answer without a word of its own to say is not among them."""
+    async with Relay.open(tmp_path / "l.db", model=Pieces(["Yes."]), clock=clock) as relay:
+        session = await relay.init("app")
+        await session.ingest(TALK, "chat.md")
+        asked, last = 1, 4
+        assert "unguent" in session.warm.facts[asked].text
+        relevance: dict[int, float] = {}
+        add_meaning(session.warm, "Which one?", relevance, Near({asked: 0.9, last: 0.1}), 1, False, missing=1.0)
+    assert relevance[asked + 1] > relevance[last]
 
 
 async def test_a_reset_forgets_rows_and_a_close_deletes_them(tmp_path: Path, clock: ManualClock) -> None:
@@ -181,7 +227,7 @@ async def test_q3_the_nearest_are_the_same_with_and_without_numpy(
     made = Vectors(embedder, tmp_path / "rows" if kept else None)
     for size in (100, 150):
         await made.catch_up(known[:size])
-        rows = [embedder.one(passage(fact)) for fact in known[:size]]
+        rows = [embedder.one(passage(known, number)) for number in range(size)]
         asked = embedder.one("What runs?")
         scores = {n: sum(map(float.__mul__, row, asked)) for n, row in enumerate(rows) if n != 7}
         wanted = sorted((n for n in scores if scores[n] > 0), key=lambda n: (-scores[n], n))[:20]

@@ -323,6 +323,12 @@ def speaker(text: str) -> str:
     return _stamped(text) or text.partition(":")[0]
 
 
+def said(text: str) -> str:
+    """What a line of talk says, without who says it and when."""
+    stamp = _SAID_AT.match(text) if _stamped(text) else None
+    return (text[stamp.end() :] if stamp else text.partition(":")[2]).strip() or text
+
+
 def _stamped(text: str) -> str:
     """The name behind a time of day; empty where there is none, or where it is the level or the program of a log."""
     found = _SAID_AT.match(text) if text[:1] in _STAMPS_BEGIN else None

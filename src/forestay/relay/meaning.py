@@ -80,13 +80,18 @@ def add_meaning(
 
 
 def _scaled(warm: Warm, likeness: Mapping[int, float], asked: Collection[str]) -> dict[int, float]:
-    """From 0 for the least to 1 for the best; in talk a line leans on those around it, and counts by who says it."""
-    shared = dict(likeness)
+    """From 0 for the least to 1 for the best; in talk a line leans on those around it, and counts by who says it.
+
+    That holds for a line that is itself like nothing asked for: many an answer says little without its question.
+    """
+    shared, facts = dict(likeness), warm.facts
+    lowest = min(likeness.values())
     for number, own in likeness.items():
-        fact = warm.facts[number]
+        fact = facts[number]
         for step, weight in lends(fact) if fact.talk else ():
-            if number + step in shared and leans(warm.facts[number + step], fact):
-                shared[number + step] += weight * own
+            place = number + step
+            if 0 <= place < len(facts) and place in warm.index and leans(facts[place], fact):
+                shared[place] = shared.get(place, lowest) + weight * own
     for number in shared if warm.speakers else ():
         if is_named(warm.facts[number], asked):
             shared[number] *= SPEAKER

@@ -5,7 +5,7 @@ Invariants:
 - V1  Row n belongs to fact n: it carries the beginning of that fact's hash, and a row that carries another one is
       thrown away with all behind it.
 - V2  The file holds nothing that cannot be made again; a torn last row is cut off. It is never exported (CRP §1.2).
-- V3  Rows of another embedder are never used.
+- V3  Rows of another embedder are never used, nor those of passages that were made in another way.
 - V4  The file is mapped into memory, and never becomes shorter under a mapping: what is cut off goes with the file.
 """
 
@@ -24,11 +24,14 @@ from typing import Protocol
 import msgspec
 
 from forestay.models import Embedder
+from forestay.relay.facts import Fact, said
+from forestay.relay.lines import in_one_text
 from forestay.relay.nearest import Nearest, nearest
 
 _MARK = 8
 _AT_ONCE = 64
 _LONGEST_QUESTION = 4000  # characters; an embedder reads no more of it
+_PASSAGES = 2  # the way in which `passage` makes them
 
 
 class Passage(Protocol):
@@ -70,7 +73,8 @@ class Vectors:
             made = 0
             while self._count < len(facts):
                 group = facts[self._count : self._count + _AT_ONCE]
-                rows = await asyncio.to_thread(self._embed, [passage(fact) for fact in group])
+                texts = [passage(facts, self._count + place) for place in range(len(group))]
+                rows = await asyncio.to_thread(self._embed, texts)
                 await asyncio.to_thread(self._append, [fact.hash[:_MARK] for fact in group], rows)
                 made += len(group)
             return made
@@ -134,7 +138,8 @@ class Vectors:
 
     def _header(self) -> bytes:
         """It ends where numbers may begin."""
-        told = msgspec.json.encode({"embedder": self.embedder.name, "dimension": self.embedder.dimension})
+        named = {"embedder": self.embedder.name, "dimension": self.embedder.dimension, "passages": _PASSAGES}
+        told = msgspec.json.encode(named)
         return told + b" " * (-(len(told) + 1) % _MARK) + b"\n"
 
     def _load(self) -> None:
@@ -181,6 +186,16 @@ class Vectors:
         self._data = bytearray()
 
 
-def passage(fact: Passage) -> str:
-    """What stands for a fact: its text under its heading, without which many a fact says nothing."""
-    return f"{fact.context}: {fact.text}" if fact.context else fact.text
+def passage(facts: Sequence[Passage], number: int) -> str:
+    """What stands for a fact: its text under its heading, without which many a fact says nothing.
+
+    A line of talk stands for what it says behind the line before it: an answer means little without its question, and
+    `it` nothing at all. Who speaks and on which day is found by words, and would only make lines of one person alike.
+    """
+    fact = facts[number]
+    if not isinstance(fact, Fact) or not fact.talk:
+        return f"{fact.context}: {fact.text}" if fact.context else fact.text
+    before = facts[number - 1] if number else None
+    if isinstance(before, Fact) and before.talk and before.stands and in_one_text(before, fact):
+        return f"{said(before.text)} {said(fact.text)}"
+    return said(fact.text)
