@@ -31,6 +31,7 @@ _NOT_AREAS = {
     "readme",
     "talk",
     "talk_threads",
+    "versus",
 }
 
 
