@@ -1,5 +1,5 @@
 # Two commands matter: `make run` and `make test`. Each sets up what it needs, once.
-.PHONY: help run test postgres sweep again check fuzz bench bars soak day docs wheel sbom screenshots corpus lock clean setup
+.PHONY: help run test postgres sweep again check fuzz bench bars soak day docs wheel sbom release screenshots corpus lock clean setup
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
@@ -19,6 +19,7 @@ help:
 	@echo "make docs    build the documentation into site/"
 	@echo "make wheel   build dist/forestay-*.whl with the JavaScript engine and the bundler in it"
 	@echo "make sbom    write dist/sbom.cdx.json, and check the licence and the hashes of every package"
+	@echo "make release KEY=FILE  write the wheel, the bill and the signed notes of a release into dist/"
 	@echo "make screenshots  take the pictures of the documentation again (needs Chromium)"
 	@echo "make corpus  fetch the extensions that the compiler is measured against"
 	@echo "make lock    resolve the Python packages again (needs uv)"
@@ -75,6 +76,9 @@ wheel: setup
 
 sbom: setup
 	@$(BIN)/python scripts/sbom.py
+
+release: wheel sbom
+	@$(BIN)/python scripts/release.py sign "$(KEY)" dist
 
 screenshots: setup
 	@FORESTAY_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/browser/test_screenshots.py tests/browser/test_stories.py
