@@ -1,4 +1,4 @@
-"""Agents: what a tenant has, packs to install, the roster and the org chart."""
+"""Agents: the tenant's inventory, packs to install, the roster and the org chart."""
 
 from __future__ import annotations
 

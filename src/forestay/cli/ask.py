@@ -73,7 +73,7 @@ async def ask(
 
 
 async def _next_turn(connection: Connection, session: str, ended: dict[str, Any]) -> str | None:
-    """The run of a turn that an extension asked for, when one has begun after the turn that ended."""
+    """Return the run of a turn that an extension requested, if one began after the turn that ended."""
     if "question" in ended:
         return None
     found = (await connection.get(f"/host/v1/sessions/{session}"))["runId"]
@@ -81,7 +81,7 @@ async def _next_turn(connection: Connection, session: str, ended: dict[str, Any]
 
 
 async def _session(connection: Connection, named: str | None) -> str:
-    """The session that is meant, or a new one."""
+    """Return the id of the named session, or of a new one."""
     from forestay.cli.session import found
 
     if named is not None:
@@ -90,7 +90,7 @@ async def _session(connection: Connection, named: str | None) -> str:
 
 
 class Following:
-    """A run as the person at the terminal sees it."""
+    """Shows a run to the person at the terminal, and passes its questions on."""
 
     def __init__(self, connection: Connection, run_id: str, *, live: bool) -> None:
         self._connection = connection
@@ -100,7 +100,7 @@ class Following:
         self._spoken = SpokenText()
 
     async def to_its_end(self) -> dict[str, Any]:
-        """Until the run ends, or asks something that nobody here can answer."""
+        """Follow the run until it ends or asks something that nobody here can answer; return where it stands."""
         async for event in self._connection.events(self._run_id):
             self._show(event)
             if event.type == "interrupt.requested":
@@ -126,10 +126,10 @@ class Following:
         return next(iter(await self._connection.open_questions(self._run_id)), None)
 
     async def _answered(self) -> bool:
-        """Whether the question that the run asked has its answer now."""
+        """Put the run's open question to the person; whether it is answered now."""
         question = await self._open_question()
         if question is None:
-            return True  # an older event: it was answered before
+            return True  # an older event: its question was answered before
         if not attended():
             return False
         await self._connection.resolve(self._run_id, question["nodeId"], await answer_to(question["data"]))
@@ -148,7 +148,7 @@ class Following:
 
 
 _LABELS = {"agentId": "agent", "begun_at": "begun at"}
-_INNER = {"callId", "effect_key", "effect_class"}  # of use to programs
+_INNER = {"callId", "effect_key", "effect_class"}  # only programs use these
 
 
 def _plain(value: Any) -> str:
@@ -156,7 +156,7 @@ def _plain(value: Any) -> str:
 
 
 async def answer_to(asks: dict[str, Any]) -> dict[str, Any]:
-    """What the person at the terminal says to a question."""
+    """Return the answer of the person at the terminal to a question."""
     from forestay.host import FORM_TYPES
 
     if asks.get("artifactType") == "capability-prompt":
@@ -186,7 +186,7 @@ def _answer(result: dict[str, Any]) -> Answer:
 async def _reached(
     url: str | None, key: str | None, data: Path | None, trust: bool, model: str | None
 ) -> AsyncIterator[tuple[Connection, str]]:
-    """The host that is running, or one that is opened for this question."""
+    """Connect to the running host, or open one for this question; yield its default model too."""
     from forestay.host import Options
     from forestay.surface import serve_here
 
@@ -209,20 +209,20 @@ async def _reached(
 
 
 async def make_trusted(host: Host, all_of_them: bool) -> None:
-    """Ask about what nobody trusts yet, and tell what cannot be loaded."""
+    """Ask about extensions that nobody trusts yet, and name those that cannot be loaded."""
     await _trusted(host, all_of_them)
     await _tell_unloadable(host)
 
 
 async def _tell_unloadable(host: Host) -> None:
-    """Extensions that a person trusts, and that this machine cannot load yet."""
+    """Name the trusted extensions that this machine cannot load yet."""
     if (found := await host.extensions.unloadable()) is not None:
         named, problem = found
         note(f"skip   {', '.join(named)}: {problem.message} {problem.details['fix']}")
 
 
 async def _trusted(host: Host, all_of_them: bool) -> None:
-    """Ask about extensions that nobody has trusted yet; what is not trusted is not loaded, and that is said."""
+    """Ask about extensions that nobody trusts yet; name those that are not loaded for that reason."""
     if named := ", ".join(await host.extensions.untrusted()):
         question = f"This folder brings extensions: {named}. Load them? [y/N] "
         if all_of_them or (attended() and await asked(question) == "y"):

@@ -1,4 +1,4 @@
-"""Budgets: what was spent, what calls hold, and the ceilings."""
+"""Budgets: what was spent, what calls reserve, and the ceilings."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _answers(keyboard: Keyboard) -> Any:
 
 
 async def _session(host: Host, named: str | None) -> SessionTree:
-    """The session that is meant, or a new one."""
+    """Open the named session, or begin a new one."""
     if named is None:
         return host.sessions.new()
     lines = await host.sessions.list(limit=1000)
@@ -105,7 +105,7 @@ async def _session(host: Host, named: str | None) -> SessionTree:
 
 
 class Chat:
-    """One conversation: lines in, turns out."""
+    """One conversation: takes the person's lines and starts a turn for each message."""
 
     def __init__(
         self, host: Host, suite: Extensions, keyboard: Keyboard, ui: ChatUi, agent: str | None, model: str | None
@@ -117,17 +117,17 @@ class Chat:
         self._agent = agent
         self._model = model
         self._work: asyncio.Task[None] | None = None
-        self._offered = ""  # the draft that an extension put into the line
+        self._offered = ""  # the draft that an extension put into the next line
         self._loop = asyncio.get_running_loop()
         keyboard.suggest = self._suggested
-        self._shown = suite.session.id, len(suite.session.entries)  # until where messages of extensions were shown
+        self._shown = suite.session.id, len(suite.session.entries)  # the session, and its entries shown so far
 
     @property
     def _tree(self) -> SessionTree:
         return self._suite.session.tree
 
     async def to_its_end(self) -> None:
-        """Until the person leaves, or an extension asks for the end."""
+        """Talk until the person leaves, or an extension asks for the end."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupted)
         self._say(f"session {self._tree.id}, {len(self._tree.entries)} entries; /help says more, /quit ends it.")
         if (run_id := await self._host.turns.under_way(self._tree)) is not None:
@@ -148,7 +148,7 @@ class Chat:
         return self._suite.session.took("shutdown")
 
     async def _line(self) -> str | None:
-        """What the person says next; None when an extension asks for something meanwhile."""
+        """Return the person's next line; None when an extension asks for something meanwhile."""
         await self._show_entries()
         self._suite.attend()  # the terminal may have another width by now
         self._keyboard.words = chat_commands.names(self._suite)
@@ -170,18 +170,18 @@ class Chat:
         return "/quit" if line is None else line
 
     def _suggested(self, line: str, word: str) -> Sequence[str]:
-        """Completions of the last word: files after `@`, and what a command's extension suggests. Not on the loop."""
+        """Complete the last word: files after `@`, or what an extension suggests. Runs outside the event loop."""
         if word.startswith("@"):
             return file_words(self._host.root, word)
         if not line.startswith("/") or " " not in line:
             return self._offers(line, word)
         name, _, prefix = line[1:].partition(" ")
         found = self._awaited(self._suite.complete(name, prefix)) or ()
-        start = len(prefix) - len(word)  # the word alone is completed, what stands before it stays
+        start = len(prefix) - len(word)  # only the word is completed; the text before it stays
         return [one_line(value)[start:] for value in found if value.startswith(prefix)]
 
     def _offers(self, line: str, word: str) -> Sequence[str]:
-        """What the providers of extensions suggest at the end of a line (`addAutocompleteProvider`)."""
+        """Return what extensions' providers suggest at the end of a line (`addAutocompleteProvider`)."""
         found = self._awaited(self._suite.autocomplete([line], 0, len(line)))
         prefix = str(found.get("prefix", "")) if isinstance(found, dict) else None
         if not prefix or not word.endswith(prefix):
@@ -190,14 +190,14 @@ class Chat:
         return [word[: len(word) - len(prefix)] + one_line(value) for value in values]
 
     def _awaited(self, asking: Coroutine[Any, Any, Any]) -> Any:
-        """What the loop finds, for the keyboard's thread; None when it takes too long."""
+        """Run a coroutine on the loop from the keyboard's thread; None when it fails or takes too long."""
         try:
             return asyncio.run_coroutine_threadsafe(asking, self._loop).result(_SUGGEST_SECONDS)
         except (Problem, TimeoutError):
             return None
 
     async def _typed(self, draft: str) -> str | None:
-        """A line, or several of which each but the last ends with a backslash; None at the end of input."""
+        """Return a line; after a backslash at its end the next line belongs to it. None at the end of input."""
         line = await self._keyboard.line(PROMPT, self._ui.before_prompt, draft=draft)
         while line is not None and line.endswith("\\"):
             more = await self._keyboard.line(MORE)
@@ -206,16 +206,16 @@ class Chat:
 
     async def _heard(self, line: str) -> None:
         text = line.strip()
-        is_persons = not text or text != self._offered.strip()  # a draft of an extension that was only sent is its own
+        is_persons = not text or text != self._offered.strip()  # a draft sent unchanged is the extension's
         if is_persons and (shell := shell_line(text)) is not None:
             await self._run(PersonShell(self._suite, shell, away=False), shell.command)
             return
         if (command := command_line(text)) is not None:
             if command.name == "key":
-                self._ui.draft = pressed(command.arguments)[1]  # what `ctx.ui.getEditorText()` finds, and may change
+                self._ui.draft = pressed(command.arguments)[1]  # for `ctx.ui.getEditorText()`
             said = await chat_commands.perform(self._suite, command)
             if command.name == "model" and command.arguments.strip():
-                self._model = None  # what is chosen in the session counts from here
+                self._model = None  # from here the session's choice counts
             for shown in said.lines:
                 self._say(shown)
             if said.draft:
@@ -227,7 +227,7 @@ class Chat:
             await self._follow(await begin)
 
     async def _run(self, shell: PersonShell, command: str) -> None:
-        """Run a line for the shell, and keep it in the session, also when the person ends it."""
+        """Run a shell command and keep it in the session, even when the person interrupts it."""
         tree, output = self._tree, ""
 
         def heard(text: str) -> None:
@@ -253,8 +253,8 @@ class Chat:
         await self._host.sessions.save(self._tree)
 
     async def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        """Work until it is done, or until the person or an extension ends it; the conversation goes on."""
-        self._suite.session.took("abort")  # of something that has ended
+        """Run `work` until it ends, or the person or an extension aborts it; the conversation continues."""
+        self._suite.session.took("abort")  # drop an abort that belonged to earlier work
         self._suite.attend()
         self._ui.begin()
         self._work, live = asyncio.ensure_future(work), self._suite.session
@@ -278,7 +278,7 @@ class Chat:
     # A turn
 
     async def _follow(self, run_id: str) -> None:
-        """Show a turn until its end; what it asks is asked here."""
+        """Show a turn until it ends, and put its questions to the person."""
         runs, spoken = self._host.runs, SpokenText(before=self._ui.moved)
         self._ui.end_line = spoken.end
         self._ui.work()
@@ -310,7 +310,7 @@ class Chat:
             self._say(f"tool   {one_line(payload['toolName'])} {state}")
 
     async def _show_entries(self) -> None:
-        """What extensions put into the conversation for the person to see, as they draw it."""
+        """Show the new entries that extensions made for the person, drawn as the extension wants."""
         tree, (session, count) = self._tree, self._shown
         self._shown = tree.id, len(tree.entries)
         fresh = tree.entries[count:] if session == tree.id else []
@@ -324,7 +324,7 @@ class Chat:
                     self._say(f"[{one_line(str(entry.get('customType')))}] {one_line(line)[:400]}")
 
     def _interrupted(self) -> None:
-        """Ctrl-C: ends what is under way; when nothing is, it says how to leave."""
+        """Handle Ctrl-C: cancel the current work; without any, say how to leave."""
         if self._work is not None:
             self._work.cancel()
         else:

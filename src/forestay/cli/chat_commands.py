@@ -1,4 +1,4 @@
-"""The chat's own commands: what a line that begins with `/` may be, beside the commands of extensions."""
+"""The chat's own commands: lines that begin with `/`, beside the commands of extensions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Said(NamedTuple):
-    """What a command leaves: lines for the person, a draft for the next line. With `is_turn` a turn performs it."""
+    """A command's result: lines for the person, a draft for the next line. With `is_turn`, a turn performs it."""
 
     lines: tuple[str, ...] = ()
     draft: str = ""
@@ -23,7 +23,7 @@ class Said(NamedTuple):
 
 
 async def perform(suite: Extensions, line: CommandLine) -> Said:
-    """Do what a command of the chat says; one of an extension, a prompt template or a skill is a turn."""
+    """Perform a command of the chat; a command of an extension, a prompt template or a skill is a turn."""
     own = OWN.get(line.name)
     if own is not None:
         return await own.run(suite, line.arguments.strip())
@@ -33,7 +33,7 @@ async def perform(suite: Extensions, line: CommandLine) -> Said:
 
 
 def names(suite: Extensions) -> list[str]:
-    """Every command, as it is typed."""
+    """Return every command as a person types it."""
     return sorted({*(f"/{name}" for name in OWN), *(f"/{item['name']}" for item in suite.commands())})
 
 
@@ -97,7 +97,7 @@ async def _key(suite: Extensions, arguments: str) -> Said:
 
 
 async def _model(suite: Extensions, arguments: str) -> Said:
-    """Say which models there are, or have another one answer in this session from now on."""
+    """List the models, or let another one answer in this session from now on."""
     offered = await suite.catalogue.selectable()
     if not arguments:
         now = _shown(suite.session.model or {})
@@ -143,4 +143,4 @@ OWN: dict[str, OwnCommand] = {
     "move": OwnCommand("ENTRY: go on from an earlier entry", _move),
     "fork": OwnCommand("[ENTRY]: go on in a copy", _fork),
 }
-"""The chat's own; `/quit` ends it."""
+"""The chat's own commands; `/quit`, which ends it, is handled before."""

@@ -1,4 +1,4 @@
-"""Keys of extensions at a prompt: a shortcut sends `/key NAME`, and what was typed stands in the next line again."""
+"""Keys of extensions at a prompt: a shortcut sends `/key NAME`, and the typed text returns as the next draft."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 
 MARK = " -- "
-_KEPT = frozenset("cdhijmqsz")  # of the terminal and of editing: end, suspend, backspace, tab, enter
+_KEPT = frozenset("cdhijmqsz")  # the terminal and line editing need these: end, suspend, backspace, tab, enter
 _FUNCTIONS = ("OP", "OQ", "OR", "OS", "[15~", "[17~", "[18~", "[19~", "[20~", "[21~", "[23~", "[24~")
 _NAMED = {"shift+tab": "[Z", "shift+up": "[1;2A", "shift+down": "[1;2B", "ctrl+up": "[1;5A", "ctrl+down": "[1;5B"}
 
 
 def sequence(key: str) -> str | None:
-    """What a terminal sends for a key, as GNU readline writes it; None for one that it cannot tell from another."""
+    """Return what a terminal sends for a key, in GNU readline's notation; None for a key it cannot tell apart."""
     key = key.lower()
     if key in _NAMED:
         return rf"\e{_NAMED[key]}"
@@ -25,16 +25,16 @@ def sequence(key: str) -> str | None:
             return rf"\e{letter}"
         return None if letter in _KEPT else rf"\C-{letter}"
     if found := re.fullmatch(r"(?:ctrl\+shift|shift\+ctrl)\+([a-z])", key):
-        return rf"\e[{ord(found[1])};6u"  # where the terminal tells it apart
+        return rf"\e[{ord(found[1])};6u"  # only some terminals tell this key apart
     return None
 
 
 def bindings(keys: Iterable[str]) -> list[str]:
-    """How GNU readline is told: the key puts its name before what was typed, and sends the line."""
+    """Return bindings for GNU readline: each key puts its name before the typed text and sends the line."""
     return [f'"{code}": "\\C-a/key {key}{MARK}\\C-e\\C-m"' for key in keys if (code := sequence(key)) is not None]
 
 
 def pressed(arguments: str) -> tuple[str, str]:
-    """The key, and what was typed when it was pressed."""
+    """Return the key, and the text that stood in the line when the person pressed it."""
     key, _, typed = arguments.partition(MARK.rstrip())
     return key.strip(), typed.removeprefix(" ")

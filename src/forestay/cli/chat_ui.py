@@ -1,17 +1,17 @@
-"""What extensions show in a chat: notices, a status line, widgets, dialogs.
+"""The user interface of extensions in a chat: notices, a status line, widgets, dialogs.
 
 G1  Every line that an extension shows begins with its name in brackets; no line of the host does. Control characters
-    are spelled out, lines are cut, and there are only so many of them.
-G2  Between two lines of the person an extension may show so many notices and ask so many questions. What is beyond that
-    is counted and told; a question is then answered as cancelled.
-G3  A dialog never takes the line that the person is typing: it is told, and asked after that line.
-G4  When the person ends what is under way, its questions are cancelled: those that are open, and those that come
-    until something new begins.
-G5  A component has the keys while it is shown, and is drawn where it stood unless something was shown below it since.
-    Going on after a person's keys is no further question. Ctrl-C always ends it. A terminal that can only write lines
-    takes the names of keys.
-G6  What is under way stands at the end of the screen while an agent works, and moves as its extension wants. It gives
-    way to everything else that is shown, and to a line that is asked for, and is gone when the work ends.
+    are spelled out, lines are cut, and their number is limited.
+G2  Between two lines of the person an extension may show NOTICES notices and ask DIALOGS questions. The chat counts and
+    reports the rest; it answers a question beyond the limit as cancelled.
+G3  A dialog never takes the line that the person is typing: it is announced, and asked after that line.
+G4  When the person cancels the current work, its questions are cancelled: those that are open, and those that come
+    until new work begins.
+G5  A component has the keys while it is shown, and is redrawn in its place unless something was shown below it since.
+    Continuing after a person's keys does not count as another question. Ctrl-C always ends it. A terminal that can
+    only write lines takes the names of keys.
+G6  A progress line stands at the end of the screen while an agent works, and moves as its extension wants. It gives
+    way to all other output and to a prompt, and disappears when the work ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLACES = {"setWidget": "lines", "setHeader": "lines", "setFooter": "lines"}
 
 
 class _Canvas:
-    """A component on the screen: `height` lines at its end, or none that can be drawn over."""
+    """A component on the screen: its `height` lines stand at the end and can be drawn over; 0 when they cannot."""
 
     def __init__(self, extension: str, component: Any) -> None:
         self.extension = extension
@@ -51,13 +51,13 @@ class _Canvas:
         return self.component is not None and (self.extension, self.component) == (extension, params.get("component"))
 
     def goes_on(self, extension: str, params: Mapping[str, Any]) -> bool:
-        """Whether this is the question after the person's keys, once."""
+        """Whether this request continues the component after the person's keys; true once per key."""
         had, self.has_keys = self.has_keys and self.is_of(extension, params), False
         return had
 
 
 class ChatUi:
-    """`extensions.Ui` for a person at a terminal who is in a conversation."""
+    """`extensions.Ui` for a person in a conversation at a terminal."""
 
     interactive = True
     colour = False
@@ -68,23 +68,23 @@ class ChatUi:
         keyboard.on_line = self.moved
         self._shown: Counter[str] = Counter()
         self._asked: Counter[str] = Counter()
-        self._standing: dict[tuple[str, str], list[str]] = {}  # what stays on the screen: by extension and place
+        self._standing: dict[tuple[str, str], list[str]] = {}  # lines that stay, by extension and place
         self._open: set[asyncio.Future[Any]] = set()
         self._given_up = False
         self._working: defaultdict[str, Working] = defaultdict(Working)
-        self._moving: asyncio.Task[None] | None = None  # draws what is under way (G6)
+        self._moving: asyncio.Task[None] | None = None  # draws the progress lines (G6)
         self._moving_height = 0
-        self._canvas: _Canvas | None = None  # the component that has the keys, as it was drawn last
-        self._told: dict[tuple[str, str], list[str]] = {}  # what stands there, as it was shown last
+        self._canvas: _Canvas | None = None  # the last component that had the keys
+        self._told: dict[tuple[str, str], list[str]] = {}  # `_standing` as it was shown last
         self.draft = ""
-        """What stands in the next line."""
+        """The text that the next line begins with."""
         self.drafted = False
-        """Whether an extension put it there."""
+        """Whether an extension wrote the draft."""
         self.end_line: Callable[[], None] = lambda: None
-        """Ends the line that is being shown, so that an extension's begins on its own (G1)."""
+        """Ends the line of the current output, so that an extension's line begins on its own (G1)."""
 
     def columns(self, extension: str) -> int:
-        """What is left of the terminal beside the name of the extension (G1)."""
+        """Return the width that is left beside the name of the extension (G1)."""
         return max(shutil.get_terminal_size().columns - _cells(marked(extension, "")), _NARROWEST)
 
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
@@ -102,18 +102,18 @@ class ChatUi:
         try:
             await asyncio.wait({answer})
         finally:
-            answer.cancel()  # of an extension that does not wait any more
+            answer.cancel()  # the extension may no longer wait
             self._open.discard(answer)
         return None if answer.cancelled() else answer.result()
 
     def give_up(self) -> None:
-        """Answer what is asked now as cancelled: the person ended what it was asked for (G4)."""
+        """Answer the open questions as cancelled: the person cancelled the work they belong to (G4)."""
         self._given_up = True
         for answer in self._open:
             answer.cancel()
 
     def begin(self) -> None:
-        """Take questions again: they belong to something new."""
+        """Take questions again: new work begins."""
         self._given_up = False
 
     # Notices
@@ -139,7 +139,7 @@ class ChatUi:
         elif operation in WORKING:
             line = self._working[extension].heard(operation, params)
             if line and not self._working[extension].lines:
-                self._say(extension, [line])  # it tells of what is under way: after that it says nothing
+                self._say(extension, [line])  # without several frames it does not move: say it in the chat
             elif line and not shows_more(sys.stdout):
                 self._say(extension, [line])
         elif operation == "notify":
@@ -164,7 +164,7 @@ class ChatUi:
             sys.stdout.flush()
 
     def before_prompt(self) -> str:
-        """What stands beside the conversation, when it has changed, and what was left out since the last line."""
+        """Return the standing lines that changed, and how much was left out since the last line (G2)."""
         self.begin()
         fresh = {place: lines for place, lines in self._standing.items() if self._told.get(place) != lines}
         lines = [marked(extension, line) for (extension, _), shown in fresh.items() for line in shown][: 2 * _LINES]
@@ -206,7 +206,7 @@ class ChatUi:
         return None
 
     async def _custom(self, extension: str, params: Mapping[str, Any]) -> Any:
-        """A component with the keyboard: what it shows, and the keys that the person has for it (G5)."""
+        """Show a component and return the keys that the person presses for it (G5)."""
         if shows_more(sys.stdout):
             return await self._with_keys(extension, params)
         shown = _text(extension, _cut(params.get("lines") or [], _OPTIONS))
@@ -236,7 +236,7 @@ class ChatUi:
         return None if pressed is None else {"keys": _KEY.findall(pressed)}
 
     def _draw(self, canvas: _Canvas, params: Mapping[str, Any]) -> None:
-        """Draw a component in the place of what it was, if that stands at the end of the screen."""
+        """Draw a component over its earlier lines if they stand at the end of the screen, else below."""
         width, rows = self.columns(canvas.extension), max(shutil.get_terminal_size().lines - 2, 5)
         lines = [_fitting(line, width) for line in _cut(params.get("lines") or [], min(_OPTIONS, rows))]
         up = f"\x1b[{canvas.height}A\x1b[J" if canvas.height else ""
@@ -244,15 +244,15 @@ class ChatUi:
         sys.stdout.flush()
         canvas.height = len(lines)
 
-    # What is under way (G6)
+    # Progress (G6)
 
     def work(self) -> None:
-        """An agent begins its work."""
+        """Begin to draw progress: an agent starts its work."""
         if shows_more(sys.stdout):
             self._moving = asyncio.ensure_future(self._move())
 
     def rest(self) -> None:
-        """The work has ended."""
+        """Stop drawing progress: the work has ended."""
         if self._moving is not None:
             self._moving.cancel()
             self._moving = None
@@ -283,13 +283,13 @@ class ChatUi:
             sys.stdout.flush()
 
     def moved(self) -> None:
-        """Something else is shown at the end of the screen: a component is drawn below it."""
+        """Note that other output follows: a component is then drawn below it."""
         self._clear_moving()
         if self._canvas is not None:
             self._canvas.height = 0
 
     async def _form(self, extension: str, params: Mapping[str, Any]) -> Any:
-        """Each field on a line of its own; an empty line leaves a field out."""
+        """Ask for each field on a line of its own; an empty line leaves the field out."""
         shown = _text(extension, _cut([params.get("title", ""), *str(params.get("message") or "").split("\n")]))
         content: dict[str, Any] = {}
         for name, field in list((params.get("schema") or {}).get("properties", {}).items())[:_OPTIONS]:
@@ -306,7 +306,7 @@ class ChatUi:
         return checked_answer("form", params, answer)
 
     async def _asked_for(self, extension: str, prompt: str, shown: str) -> str | None:
-        """A line for a dialog, whose turn may come in the middle of what the model says (G1)."""
+        """Ask for a dialog's line; its turn may come in the middle of the model's text (G1)."""
 
         def begun() -> str:
             self.end_line()
@@ -332,7 +332,7 @@ _DIALOGS = {
 
 
 def marked(extension: str, text: str) -> str:
-    """A line of an extension, told apart from every other (G1)."""
+    """Return a line of an extension, marked with its name (G1)."""
     return f"[{one_line(extension)}] {text}"
 
 
@@ -351,13 +351,13 @@ def _text(extension: str, lines: Iterable[str]) -> str:
 
 
 def _cells(text: str) -> int:
-    """How many columns a text takes at a terminal."""
+    """Count the columns that a text takes at a terminal."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
 
 
 def _fitting(text: str, width: int) -> str:
-    """A text that stays on one line of the terminal."""
+    """Shorten a text to `width` columns of the terminal."""
     while _cells(text) > width:
         text = text[: len(text) - max((_cells(text) - width) // 2, 1)]
     return text

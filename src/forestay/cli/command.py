@@ -1,4 +1,4 @@
-"""What makes a command of a function: it opens what the function works on, prints what it returns, tells its Problems.
+"""Makes a command from a function: opens what it works on, prints its result, reports its Problems.
 
     app = Group("run")
 
@@ -27,14 +27,14 @@ Opener = Callable[..., AbstractAsyncContextManager[Any]]
 
 
 class Group:
-    """The commands behind one word, as `forestay run …`; `typer` is what the program is built of."""
+    """The commands behind one word, as `forestay run …`; the program includes its `typer`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.typer = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
     def command(self, name: str, using: Opener | None = None) -> Callable[[F], F]:
-        """Add a command; the function itself stays as it is."""
+        """Add a command; the decorated function stays unchanged."""
 
         def decorate(function: F) -> F:
             self.typer.command(name)(answers(f"{self.name}.{name}", using)(function))
@@ -43,19 +43,19 @@ class Group:
         return decorate
 
     def group(self, name: str, help: str) -> Group:
-        """A group inside this one."""
+        """Add a group inside this one and return it."""
         inner = Group(f"{self.name}.{name}")
         self.typer.add_typer(inner.typer, name=name, help=help)
         return inner
 
     def include(self, other: Group) -> None:
-        """Take in the commands of another file."""
+        """Add the commands of another file's group."""
         self.typer.registered_commands += other.typer.registered_commands
         self.typer.registered_groups += other.typer.registered_groups
 
 
 def answers(operation: str, using: Opener | None = None) -> Callable[[Callable[..., Any]], Callable[..., int]]:
-    """Make a command of a function that returns a result or an Answer, or raises a Problem.
+    """Make a command from a function that returns a result or an Answer, or raises a Problem.
 
     A coroutine function is run. A function that returns None has printed its answer itself.
     """
@@ -87,7 +87,7 @@ def answers(operation: str, using: Opener | None = None) -> Callable[[Callable[.
 
 
 def _opening(function: Callable[..., Any], using: Opener) -> Callable[..., Any]:
-    """`function` without its first parameter and with those of `using`."""
+    """Return `function` without its first parameter and with the parameters of `using`."""
     own, options = _parameters(function, skip=1), _parameters(using)
 
     async def opening(**given: Any) -> Any:
@@ -105,7 +105,7 @@ def _opening(function: Callable[..., Any], using: Opener) -> Callable[..., Any]:
 
 
 def _parameters(function: Callable[..., Any], skip: int = 0) -> dict[str, inspect.Parameter]:
-    """The parameters by name, their annotations read; what is skipped may be a type that was never imported."""
+    """Return the parameters by name with resolved annotations; a skipped one may name a type that is not imported."""
     found = list(inspect.signature(function).parameters.values())[skip:]
     inner = inspect.unwrap(function)
     hints = get_type_hints(

@@ -10,7 +10,7 @@ class Entry(NamedTuple):
     help: str
 
 
-# Groups have sub-commands; the module's `app` is a Typer.
+# Groups have sub-commands; the module's `app` is a `Group`.
 GROUPS: dict[str, Entry] = {
     "agent": Entry("forestay.cli.agent", "Agents: packs to install, the roster, the org chart."),
     "budget": Entry("forestay.cli.budget", "Budgets: what was spent, what calls hold, and the ceilings."),

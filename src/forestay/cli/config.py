@@ -1,4 +1,4 @@
-"""The configuration: every value with its source, and a value that is set."""
+"""The configuration: show every value with its source, set or unset a value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def show() -> Answer:
     """Every setting, its value, and whether a flag, the environment, a file or the default decided it."""
     loaded = config.load()
     settings = list(_settings(msgspec.to_builtins(loaded.config), loaded.sources))
-    settings = [{**item, "value": redact(item["value"])} for item in settings]  # an address may hold a password
+    settings = [{**item, "value": redact(item["value"])} for item in settings]  # an address may contain a password
     return Answer({"settings": settings}, human=map(_line, settings))
 
 
@@ -45,7 +45,7 @@ def unset(
 
 
 def _changed(name: str, value: Any, *, user: bool) -> Answer:
-    """Change the file, and say what holds now: a flag or the environment may still decide otherwise."""
+    """Change the file and show the value now in force: a flag or the environment may still override the file."""
     from forestay.cli.settings_file import project_file, user_file
 
     known = {item["name"] for item in _settings(msgspec.to_builtins(Config()), {})}
@@ -67,7 +67,7 @@ def _changed(name: str, value: Any, *, user: bool) -> Answer:
 
 
 def _value(text: str) -> Any:
-    """JSON where it is some, else the text itself."""
+    """Decode `text` as JSON; return the text itself when it is none."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

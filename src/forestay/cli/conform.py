@@ -1,4 +1,4 @@
-"""One door to the checks of every contract: a host (OpenWOP), a sidecar (CRP), envelopes (LAFS), extensions (Pi)."""
+"""The checks of every contract in one group: a host (OpenWOP), a sidecar (CRP), envelopes (LAFS), extensions (Pi)."""
 
 from __future__ import annotations
 

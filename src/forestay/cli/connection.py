@@ -1,4 +1,4 @@
-"""How a command reaches a host: the one at `--url`, the one that has the data folder open, or one opened for it."""
+"""Connects a command to a host: at `--url`, the one that has the data folder open, or one opened for the command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Data = Annotated[Path | None, typer.Option("--data", help="The data folder, when
 
 
 class Connection:
-    """A host, asked by path; the answers are plain JSON. `local`: this process opened the host for the command."""
+    """A host, called by path; answers are plain JSON. `local`: this process opened the host for the command."""
 
     def __init__(self, client: AsyncClient, *, local: bool = False) -> None:
         self.local = local
@@ -58,25 +58,25 @@ class Connection:
         return await self.ask("POST", path, body, headers=headers)
 
     async def open_questions(self, run_id: str) -> list[dict[str, Any]]:
-        """What the nodes of a run ask now."""
+        """Return the open questions of a run's nodes."""
         found = await self.get(f"/v1/runs/{run_id}/interrupts")
         return list(found["interrupts"])
 
     async def resolve(self, run_id: str, node_id: str, value: Any) -> Any:
-        """Answer what a node asks."""
+        """Answer the question of a node."""
         return await self.post(f"/v1/runs/{run_id}/interrupts/{node_id}", {"resumeValue": value})
 
 
 @asynccontextmanager
 async def connected(url: Url = None, key: Key = None, data: Data = None) -> AsyncIterator[Connection]:
-    """A connection to the host that the options and the environment mean."""
+    """Connect to the host that the options and the environment name."""
     async with _connected(url, key, data, read_only=False) as connection:
         yield connection
 
 
 @asynccontextmanager
 async def reading(url: Url = None, key: Key = None, data: Data = None) -> AsyncIterator[Connection]:
-    """The same for a command that only looks: where no host runs, none of its runs goes on by that."""
+    """Connect a command that only reads: a host that is opened for it continues no runs."""
     async with _connected(url, key, data, read_only=True) as connection:
         yield connection
 
@@ -111,7 +111,7 @@ async def _opened(folder: Path, read_only: bool) -> AsyncIterator[Connection]:
     from forestay.host import Options
     from forestay.surface import serve_here
 
-    logging.getLogger("forestay.nodes").propagate = False  # what a node failed with is in the command's own answer
+    logging.getLogger("forestay.nodes").propagate = False  # the command's own answer tells why a node failed
     logging.getLogger("forestay.nodes").addHandler(logging.NullHandler())
     settings = config.load().config
     if not read_only:
@@ -125,7 +125,7 @@ async def _opened(folder: Path, read_only: bool) -> AsyncIterator[Connection]:
 
 @asynccontextmanager
 async def lent(serving: Serving) -> AsyncIterator[Connection]:
-    """A connection to a host of this process, with a key that lives as long as it does."""
+    """Connect to a host of this process, with a key that is valid as long as the process."""
     from forestay.surface import InnerTransport
 
     key, door = serving.services.keys.lend(), InnerTransport(serving.door)
@@ -134,7 +134,7 @@ async def lent(serving: Serving) -> AsyncIterator[Connection]:
 
 
 def json_argument(text: str | None, name: str) -> Any:
-    """JSON given as text, as `@file`, or as `-` for standard input."""
+    """Decode JSON given as text, as `@file`, or as `-` for standard input."""
     from forestay.kernel import canonical
 
     if text is None:
@@ -151,7 +151,7 @@ def json_argument(text: str | None, name: str) -> Any:
 
 
 def json_object(text: str | None, name: str) -> dict[str, Any] | None:
-    """The same for an option that takes an object."""
+    """Decode JSON as `json_argument` does; refuse anything but an object."""
     value = json_argument(text, name)
     if value is None or isinstance(value, dict):
         return value
@@ -159,8 +159,8 @@ def json_object(text: str | None, name: str) -> dict[str, Any] | None:
 
 
 def names_file(text: str) -> bool:
-    """Whether a text that was meant as something else is the name of a file."""
+    """Whether a text names an existing file."""
     try:
         return Path(text).is_file()
-    except (OSError, ValueError):  # too long, or nothing that a name may hold
+    except (OSError, ValueError):  # too long, or not allowed in a name
         return False

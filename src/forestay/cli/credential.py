@@ -1,4 +1,4 @@
-"""Credentials: what requests are signed with, and where that may go."""
+"""Credentials: secrets that requests carry, and the hosts they may go to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data folder that a command means: its ledger, and the note of the host that has it open."""
+"""The data folder of a command: its ledger, and the note of the host that has it open."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Database = Annotated[
 
 
 def database_flag(database: str | None) -> dict[str, str]:
-    """What `--database` says, as a setting."""
+    """Return the value of `--database` as a setting."""
     return {} if database is None else {"data.ledger": database}
 
 
@@ -45,8 +45,10 @@ def data_folder(data: Path | None) -> Path:
 
 
 def ledger_address(data: Path | None, *, make: bool, fix: str) -> Path | str:
-    """The ledger that `--data` means, a folder or the file itself; without it the one of the settings. `not_found` with
-    `fix` unless a file may be made."""
+    """Return the ledger of `--data`, a folder or the file itself; without `--data`, the ledger of the settings.
+
+    Raise `not_found` with `fix` when the file does not exist, unless `make` lets the caller create it.
+    """
     if data is None and (address := config.load().config.data.ledger):
         return address
     path = data_folder(data)
@@ -60,14 +62,14 @@ def ledger_address(data: Path | None, *, make: bool, fix: str) -> Path | str:
 
 @asynccontextmanager
 async def opened_ledger(data: Data = None) -> AsyncIterator[Ledger]:
-    """The ledger, which is made where there is none."""
+    """Open the ledger; create it when there is none."""
     async with _opened(ledger_address(data, make=True, fix="")) as ledger:
         yield ledger
 
 
 @asynccontextmanager
 async def existing_ledger(data: Data = None) -> AsyncIterator[Ledger]:
-    """The ledger, which must be there."""
+    """Open the ledger, which must exist."""
     async with _opened(ledger_address(data, make=False, fix="Start the host once, or give --data.")) as ledger:
         yield ledger
 
@@ -81,17 +83,17 @@ async def _opened(address: Path | str) -> AsyncIterator[Ledger]:
 
 
 def announce(data: Path, url: str) -> Path:
-    """Leave a note that says where the host of this folder can be reached, so that commands find it."""
+    """Write a note with the address of this folder's host, so that commands find it."""
     path = data / "host.json"
     path.write_text(json.dumps({"url": url, "pid": os.getpid()}))
     return path
 
 
 def announced(data: Path) -> str | None:
-    """The address of the host that has this folder open, if one has.
+    """Return the address of the host that has this folder open, or None.
 
-    A process that was killed leaves its note behind, and another process may have its number by now (in a container
-    often this one). What counts is that something listens there.
+    A killed process leaves its note behind, and another process may have its number by now (in a container often this
+    one). So the host counts only if something listens at its address.
     """
     try:
         note = json.loads((data / "host.json").read_text())

@@ -1,7 +1,7 @@
-"""`forestay demo`: the whole story once, offline: an agent turn through every part, a process killed in its middle.
+"""`forestay demo`: the whole story once, offline: an agent turn through every part, and a process killed in its middle.
 
-Nothing here is staged: a real host runs as a child process in a folder of its own, it is asked over HTTP, it is killed
-with SIGKILL, another one takes up what it left, and what is told comes from its answers and its ledger.
+Nothing here is staged: a real host runs as a child process in a folder of its own. The demo calls it over HTTP, kills
+it with SIGKILL and starts another one, which continues the run. The story comes from its answers and its ledger.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def demo(
 
 
 class Story:
-    """What is told, as it happens: a heading, why it matters, and what was seen."""
+    """The steps of the story: each has a title, why it matters, and what was seen."""
 
     def __init__(self, *, live: bool) -> None:
         self.steps: list[dict[str, Any]] = []
@@ -66,7 +66,7 @@ class Story:
                 self._console.print(line, markup=False, highlight=False)
 
     def _wrapped(self, text: str, first: str, others: str) -> list[str]:
-        """The text in lines that a terminal does not break; as one line where nobody looks at a terminal."""
+        """Wrap the text to the terminal's width; without a terminal, return one line."""
         if self._console is None or not self._console.is_terminal:
             return [first + text]
         width = max(30, min(self._console.width, 120))
@@ -74,7 +74,7 @@ class Story:
 
 
 def examples() -> Path:
-    """The example project that comes with forestay."""
+    """Return the folder of the example projects that come with forestay."""
     import forestay
 
     package = Path(forestay.__file__).parent
@@ -137,7 +137,7 @@ async def _play(story: Story, folder: Path) -> None:
 
 
 async def _look_back(story: Story, folder: Path, run_id: str) -> None:
-    """What the ledger says afterwards, read from the file."""
+    """Tell what the ledger file holds afterwards."""
     from forestay.kernel import Ledger
 
     async with Ledger.open(folder / ".forestay" / "ledger.db") as ledger:
@@ -172,6 +172,6 @@ def _called(events: list[RunEvent]) -> str:
 
 
 def _denied(records: list[Record]) -> list[str]:
-    """What policy refused the extension, each once."""
+    """Return the reasons of policy's refusals, each once."""
     decisions = [record.payload for record in records if record.type == "policy.decision"]
     return list(dict.fromkeys(item["reason"] for item in decisions if item["effect"] == "deny"))

@@ -1,4 +1,4 @@
-"""A host as a child process: started as anybody starts it, asked over HTTP, and killed like any process."""
+"""A host as a child process: started by `forestay up`, called over HTTP, killed like any process."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class ChildHost:
         self.model = model
 
     def kill(self) -> None:
-        """SIGKILL: no handler runs, nothing is flushed."""
+        """Send SIGKILL: no handler runs, nothing is flushed."""
         self._process.kill()
 
     async def stop(self) -> None:
-        """SIGTERM: it drains and ends."""
+        """Send SIGTERM and wait: the host drains and ends."""
         self._process.terminate()
         await self._process.wait()
 
     async def until(self, run_id: str, type: str) -> list[RunEvent]:
-        """The run's events up to and with the first of `type`."""
+        """Return the run's events up to the first of `type`, inclusive."""
         seen: list[RunEvent] = []
         async for event in self.client.events(run_id):
             seen.append(event)
@@ -50,12 +50,12 @@ class ChildHost:
 
 @asynccontextmanager
 async def child_host(folder: Path) -> AsyncIterator[ChildHost]:
-    """`forestay up` in `folder`; the end of the block kills the process, if it still runs."""
+    """Run `forestay up` in `folder`; the end of the block kills the process if it still runs."""
     key = "demo-" + Ids().token(24)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        "-P",  # the folder of the demo is no place to import from
+        "-P",  # import nothing from the demo's folder
         "-c",
         _COMMAND,
         *("up", "--port", "0", "--trust", "--json"),

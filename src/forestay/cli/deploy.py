@@ -1,4 +1,4 @@
-"""Deployments: which version of an agent serves, and how that changes."""
+"""Deployments: which version of an agent serves, and its transitions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """`forestay dev`: serve a project while it is edited.
 
-D1  A change begins the host again on the same address: what runs is in the ledger and goes on, so nothing is lost.
-D2  A change that cannot be read (settings, a node file, an agent) is told, and the host that runs stays.
-D3  A person says once that what they edit here is trusted while this runs. Files of other people are not: they are
-    named, and trusted as everywhere else.
+D1  A change restarts the host on the same address. Runs are in the ledger and continue, so nothing is lost.
+D2  A change that cannot be read (settings, a node file, an agent) is reported, and the running host stays.
+D3  A person decides once to trust their own edits here while this command runs. Files of other people are not included:
+    they are named, and need the usual trust.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from forestay.surface import Serving
 
 _SECONDS = 0.3
-"""Between two looks; a change counts when it has settled."""
+"""The time between two looks; a change counts when two looks in a row agree."""
 _NOT_OF_THE_PROJECT = ("unavailable", "state_conflict", "io_failed")
-"""No edit mends a port that is taken, or a folder that another host has open."""
+"""Problems that no edit of the project corrects: a port in use, a folder that another host has open."""
 _QUESTION = "Trust what you edit in this folder while this runs? Node files run with your rights. [y/N] "
 
 
@@ -63,7 +63,7 @@ async def _developed(port: int | None, data: Path | None, trust: bool) -> None:
 
 @asynccontextmanager
 async def _stopped() -> AsyncIterator[asyncio.Event]:
-    """Set when the person presses Ctrl-C, or the process is told to end."""
+    """Yield an event that is set on Ctrl-C or SIGTERM."""
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
@@ -75,7 +75,7 @@ async def _stopped() -> AsyncIterator[asyncio.Event]:
 
 
 class Development:
-    """A project that is served, looked at, and served again when it has changed."""
+    """Serves a project, watches its files, and serves it again after a change."""
 
     def __init__(self, root: Path, port: int | None, data: Path | None, trust: bool, stopped: asyncio.Event) -> None:
         self._root = root
@@ -98,7 +98,7 @@ class Development:
                 await self._changed()
 
     async def _once(self) -> None:
-        """Serve the project as it is, until it has changed to something that can be served (D1, D2)."""
+        """Serve the project until it changes to something that can be served (D1, D2)."""
         from forestay.console import Console
         from forestay.host import Options
         from forestay.surface import serve
@@ -140,7 +140,7 @@ class Development:
             mark.unlink(missing_ok=True)
 
     async def _changed(self) -> list[str] | None:
-        """The files that changed, when they have settled; None when it is time to stop."""
+        """Wait for a change that has settled and return its files; None when it is time to stop."""
         before = latest = self._seen
         while True:
             try:
@@ -154,7 +154,7 @@ class Development:
             latest = now
 
     def _of_others(self) -> list[str]:
-        """Files that another person owns (D3)."""
+        """Name and return the files that another person owns (D3)."""
         found = of_others(self._seen, os.getuid())
         if found:
             note(
@@ -164,7 +164,7 @@ class Development:
 
 
 def _fault(root: Path) -> Problem | None:
-    """What keeps the project from being served, as far as looking at it tells (D2)."""
+    """Return what keeps the project from being served, as far as reading its files shows (D2)."""
     from forestay.agents import Catalogue
     from forestay.host import types_to_check
 
@@ -178,7 +178,7 @@ def _fault(root: Path) -> Problem | None:
 
 
 async def _tell_standing(host: Host) -> None:
-    """What of the project is there, and what is wrong with the rest."""
+    """Tell which parts of the project are loaded, and what is wrong with the others."""
     if host.workflows:
         note(f"flows  {', '.join(host.workflows)}")
     for item in host.left_out:

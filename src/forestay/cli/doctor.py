@@ -1,4 +1,4 @@
-"""What works on this machine, found by trying it."""
+"""Checks what works on this machine by trying it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ State = Literal["ok", "optional", "broken"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was tried: `optional` means that something works less well without it."""
+    """The result of one check: `optional` means that something works less well without it."""
 
     name: str
     state: State
@@ -50,7 +50,7 @@ def doctor() -> Answer:
 
 
 def _settings() -> Config:
-    """The settings, or the defaults while the configuration is broken."""
+    """Return the settings, or the defaults while the configuration is broken."""
     try:
         return config.load().config
     except Problem:
@@ -78,7 +78,7 @@ def _configuration() -> Finding:
 
 
 def _former_name() -> Finding:
-    """What 0.1 left here under the project's former name, and what became of it."""
+    """Report the files and variables that 0.1 left under the project's former name, and whether they are used."""
     found = former.look(Path(), config.PROJECT_FILE)
     told = []
     if found.settings is not None:
@@ -119,7 +119,7 @@ def _engine() -> Finding:
 
 
 def _process_sandbox() -> Finding:
-    """What confines the commands of extensions here, in the words that prompts and evidence use."""
+    """Report what confines the commands of extensions here, worded as in prompts and evidence."""
     from forestay.extensions import Sandbox
 
     found = Sandbox.detect()
@@ -132,7 +132,7 @@ def _process_sandbox() -> Finding:
 
 
 class Guarded(msgspec.Struct, frozen=True):
-    """A place that no extension may change; `name` or `path`, in `extensions.unprotected`, lifts it."""
+    """A place that no extension may change; its `name` or `path` in `extensions.unprotected` lifts the protection."""
 
     name: str
     path: str
@@ -141,7 +141,7 @@ class Guarded(msgspec.Struct, frozen=True):
 
 
 def _guarded() -> list[Guarded]:
-    """What is protected for a host in this folder, and what of it a person lifted."""
+    """Return the places that a host in this folder protects, and which of them a person lifted."""
     from forestay.extensions import cache_folder, of_git, protected
 
     settings = _settings()
@@ -174,7 +174,7 @@ def _protected() -> Finding:
 
 
 def _mcp_servers() -> Finding:
-    """Whether the MCP servers that the project names are approved, start, and offer what was pinned."""
+    """Report whether the project's MCP servers are approved, start, and offer what was pinned."""
     from forestay.extensions import read_servers
 
     servers = read_servers(Path(), _settings().mcpServers)
@@ -225,7 +225,7 @@ def _finding_lines(finding: Finding) -> Text:
 
 
 def _guarded_lines(guarded: list[Guarded]) -> Iterator[str]:
-    """By name, each with why it is there and its paths."""
+    """Yield the protected places by name, each with its reason and its paths."""
     for name in dict.fromkeys(item.name for item in guarded):
         own = [item for item in guarded if item.name == name]
         yield f"          {name}: {own[0].why}"

@@ -1,6 +1,6 @@
-"""Reading what is to be ingested: text as it is, and documents by a confined process that makes text of them.
+"""Reads sources for ingestion: text directly, documents by a confined process that converts them to text.
 
-D1  Bytes of a document are read by another process only: bounded in memory and time, without a network and without
+D1  Only another process reads the bytes of a document: bounded in memory and time, without a network and without
     files where the system offers a sandbox.
 D2  A document that cannot be read is a Problem that names it, the reason, and what to do.
 """
@@ -28,11 +28,11 @@ SECONDS = 60
 _CHILD = "forestay.relay.documents.child"
 _ENVIRON = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 _INSTALLED = str(Path(__file__).parents[2])
-_ESCAPED = 6  # bytes that a character may take in the answer
+_ESCAPED = 6  # the most bytes of a character in the answer
 
 
 async def read_source(path: Path, limit: int, encoding: str | None = None) -> str:
-    """The text of a file or of a document; more than `limit` bytes are a Problem."""
+    """Return the text of a file or document; more than `limit` bytes are a Problem."""
     content, name = await asyncio.to_thread(read_bytes, path, limit), shown(path)
     kind = document_kind(content, name)
     if kind is None:
@@ -43,7 +43,7 @@ async def read_source(path: Path, limit: int, encoding: str | None = None) -> st
 
 
 async def document_text(content: bytes, kind: DocumentKind, name: str, most: int, *, seconds: float = SECONDS) -> str:
-    """D1. The text of a document of at most `most` characters."""
+    """Return the text of a document, at most `most` characters (D1)."""
     command = [sys.executable, "-P", "-B", "-m", _CHILD, kind, str(math.ceil(seconds)), str(most)]
     answer = await asyncio.to_thread(answered, command, content, _ESCAPED * most, seconds)
     if answer is None:
@@ -54,9 +54,9 @@ async def document_text(content: bytes, kind: DocumentKind, name: str, most: int
 
 
 def answered(command: list[str], content: bytes, most: int, seconds: float) -> bytes | None:
-    """What a program of this installation says to `content`, at most `most` bytes; None when it takes too long.
+    """Return what a program of this installation answers to `content`, at most `most` bytes; None if it takes too long.
 
-    It can read the installation and nothing else, and does not outlive the question. Blocks; call it on a thread.
+    The program can read only the installation, and is killed when the call ends. This blocks: call it on a thread.
     """
     launch = _confined(command)
     try:

@@ -123,7 +123,7 @@ def schema(
 
 
 def _conform_lines(source: BinaryIO, target: BinaryIO, tier: Tier) -> bool:
-    """One result per line, in order, each written as soon as it is known; whether all were ok."""
+    """Write one result per line, in order, as soon as it is known; whether all are ok."""
     from forestay.envelope import conform
 
     encode = msgspec.json.Encoder().encode
@@ -137,7 +137,7 @@ def _conform_lines(source: BinaryIO, target: BinaryIO, tier: Tier) -> bool:
 
 
 def _lines(source: BinaryIO) -> Iterator[bytes]:
-    """The lines that hold something; one that is too long is read to its end and cut, so it cannot fill the memory."""
+    """Yield the non-empty lines; cut a line that is too long, so that it cannot fill the memory."""
     from forestay.envelope import MAX_ENVELOPE_BYTES
 
     while line := source.readline(MAX_ENVELOPE_BYTES + 2):
@@ -149,7 +149,7 @@ def _lines(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _read(name: str) -> bytes:
-    """A file or stdin, at most one byte more than an envelope may have."""
+    """Read a file or stdin, at most one byte more than an envelope may have."""
     from forestay.envelope import MAX_ENVELOPE_BYTES
 
     return first_bytes(Path(name), MAX_ENVELOPE_BYTES + 1)
@@ -162,7 +162,7 @@ def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:
 
 
 def _together(reports: list[tuple[str, Report]], tier: Tier) -> Report:
-    """Several files as one report: each check says of which file it speaks."""
+    """Join the reports of several files; each check names its file."""
     from forestay.envelope import Check, Report
 
     checks = [
@@ -179,7 +179,7 @@ def _not_conformant(report: Report) -> Problem | None:
 
 
 def not_conformant(failed: list[str], fix: str) -> Problem:
-    """The problem of a report in which these failed."""
+    """Return the problem of a report in which these checks failed."""
     told = f"Not conformant: {', '.join(dict.fromkeys(failed))}."
     return Problem("schema_mismatch", told, failed=failed[:50], fix=fix)
 

@@ -1,4 +1,4 @@
-"""Evaluations: suites, and how well an agent does."""
+"""Evaluations: suites, and an agent's scorecard."""
 
 from __future__ import annotations
 

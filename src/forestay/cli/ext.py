@@ -1,4 +1,4 @@
-"""Try, ask and watch extensions in the sandbox."""
+"""Load, call and trace extensions in the sandbox."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from forestay.extensions import Artifact, Extensions, ToolOutcome, Ui
     from forestay.host import ExtensionModel
 
-# What a host call's code is in the table, when nobody caught it.
+# The problem of an uncaught host call error, by the error's code.
 _KEYS = {
     "denied": "capability_denied",
     "timeout": "timeout",
@@ -36,11 +36,11 @@ _KEYS = {
     "invalid_request": "invalid_request",
 }
 
-# Rules whose refusal a grant would change; a denial stays one, whatever is granted.
+# Rules whose refusal a grant would change; no grant changes the other refusals.
 GRANTABLE = ("mode-prompt", "mode-strict", "by-name-only")
 
 app = Group("ext")
-for part in (ext_compile, ext_components, ext_install, ext_project):  # one group, told in five files
+for part in (ext_compile, ext_components, ext_install, ext_project):  # one group in five files
     app.include(part.app)
 
 Place = Annotated[Path, typer.Argument(help="An extension: a file, or a folder with a manifest or an index file.")]
@@ -65,7 +65,7 @@ ToolWords = Annotated[
 
 
 class Chosen(NamedTuple):
-    """What the options of a command say about the extensions that it opens."""
+    """The options of a command about the extensions that it opens."""
 
     policy: str | None = None
     grants: list[str] | None = None
@@ -88,14 +88,14 @@ async def opened_extensions(
     tool_words: ToolWords = None,
     data: Data = None,
 ) -> AsyncIterator[Extensions]:
-    """The sandbox for the extensions of one command."""
+    """Open the sandbox for the extensions of one command."""
     async with opened_suite(Chosen(policy, grant, root, deadline, ui_script, model, tool_words, data)) as extensions:
         yield extensions
 
 
 @asynccontextmanager
 async def opened_suite(chosen: Chosen, record: Callable[[bytes], None] | None = None) -> AsyncIterator[Extensions]:
-    """A suite as the options say, closed at the end."""
+    """Open a suite of extensions as the options say; close it at the end."""
     from forestay.extensions import SIGNED_IN, Extensions, Settings, Trust
     from forestay.host import texts
 
@@ -148,7 +148,7 @@ def _ui(script: Path | None, person: bool) -> Ui:
 
 @asynccontextmanager
 async def _model(loaded: Config, named: str | None) -> AsyncIterator[ExtensionModel]:
-    """The models of the configuration, or the one that was named, as an extension reaches them."""
+    """Yield the configured models, or only the named one, as an extension reaches them."""
     from forestay.host import ExtensionModel, HostModels
     from forestay.kernel import SystemClock
 
@@ -194,7 +194,7 @@ async def call(
     result = msgspec.to_builtins(outcome)
     for name in ("hostcall", "problem"):
         result.pop(name, None)
-    problem = _refusal(outcome)  # it says what the content says
+    problem = _refusal(outcome)  # its message is the content
     return Answer(result, human=map(part_line, outcome.content) if problem is None else (), problem=problem)
 
 
@@ -304,7 +304,7 @@ def replay(
 
 
 def _traced(recorded: list[bytes]) -> Artifact:
-    """The artifact that a trace was recorded with, as long as this machine still has it."""
+    """Return the artifact that a trace was recorded with, if this machine still has it."""
     from forestay.extensions import default_cache, header
 
     named = header(recorded)
@@ -357,7 +357,7 @@ def init(
 
 @asynccontextmanager
 async def _loaded(extensions: Extensions, paths: list[Path], session: bool) -> AsyncIterator[None]:
-    """The extensions loaded; with `session`, inside a session that starts and ends as an agent's does."""
+    """Load the extensions; with `session`, fire the start and the end of a session around the block."""
     for path in paths:
         await extensions.load(path)
     if session:
@@ -369,7 +369,7 @@ async def _loaded(extensions: Extensions, paths: list[Path], session: bool) -> A
 
 
 async def _reply(extensions: Extensions, line: str) -> Any:
-    """One line of `ext run`; a Problem is an answer like any other."""
+    """Answer one line of `ext run`; a Problem is an answer too."""
     word, _, rest = line.partition(" ")
     try:
         if line == "list":
@@ -397,7 +397,7 @@ def _registered(extensions: Extensions) -> list[dict[str, Any]]:
 
 
 async def _emitted(extensions: Extensions, event: dict[str, Any]) -> dict[str, Any]:
-    """The merged answer to an event, and what its handlers threw on the way."""
+    """Fire an event; return the merged answer of its handlers and the errors that they threw."""
     extensions.handler_failures.clear()
     returned = await extensions.emit(event)
     return {"returned": returned, "errors": list(extensions.handler_failures)}
@@ -409,7 +409,7 @@ def _threw(failure: dict[str, Any]) -> Warning:
 
 
 def _refusal(outcome: ToolOutcome) -> Problem | None:
-    """A host call that was refused or failed, and that the tool did not handle, fails the command."""
+    """Return the problem of a host call that was refused or failed and that the tool did not handle, or None."""
     if outcome.hostcall is None:
         return None
     text = next((part["text"] for part in outcome.content if part.get("type") == "text"), "The tool failed.")
@@ -450,7 +450,7 @@ def _show_extensions(console: Console, found: list[dict[str, Any]]) -> None:
 
 
 def part_line(part: dict[str, Any]) -> str:
-    """One content block as a person sees it."""
+    """Return one content block as a person sees it."""
     return str(part.get("text") if part.get("type") == "text" else f"[{part.get('type')}]")
 
 

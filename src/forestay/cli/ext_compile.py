@@ -1,4 +1,4 @@
-"""Compile extensions, look at them, and measure them against the real loader."""
+"""Compile extensions, check them, and compare them with the real loader."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CorpusFolder = Annotated[Path, typer.Option("--corpus", help="The folder with th
 
 
 def build_line(name: str, step: str) -> None:
-    """Say on the last line of the terminal what a build does; without a step the line is taken away."""
+    """Show a build's current step on the last line of the terminal; without a step, clear the line."""
     text = f"compiling {one_line(name)}: {step} …" if step else ""
     sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")
     sys.stderr.flush()
@@ -56,7 +56,7 @@ def check(path: Extension, strict: Strict = False) -> Answer:
 
 
 def _unsaid(name: str, step: str) -> None:
-    """Nobody looks on."""
+    """Show nothing: no person is at the terminal."""
 
 
 @app.command("build")

@@ -1,4 +1,4 @@
-"""Make WASM components of core modules."""
+"""Make WASM components from core modules."""
 
 from __future__ import annotations
 

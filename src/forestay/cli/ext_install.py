@@ -1,4 +1,4 @@
-"""`forestay ext install`: a package from npm into the project, or the dependencies of an extension of one's own."""
+"""`forestay ext install`: install a package from npm into the project, or the dependencies of an extension."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ async def install(
     asks = not faults and not yes and attended()
     trusted = not faults and (yes or (asks and await _asked(lines))) and await _trusted(data)
     if asks:
-        lines = []  # they were shown before the question
+        lines = []  # the person saw them before the question
     lines.append("It is trusted as it is: the next host loads it." if trusted else "Not trusted: forestay ext trust")
     return Answer(_result(added, metas, trusted), human=lines, problem=faults[0] if faults else None)
 
 
 def _is_package(what: str) -> bool:
-    """Whether a package of npm is meant: a folder of that name comes first."""
+    """Whether `what` is a package of npm; an existing folder of that name takes precedence."""
     from forestay.extensions import is_package
 
     return is_package(what) and not Path(what).exists()
 
 
 def _looked_through(added: AddedPackage) -> tuple[list[ArtifactMeta], list[Problem]]:
-    """What each extension of the package imports, needs and uses, without running it; and what cannot be built."""
+    """Return what each extension of the package needs, without running it, and the faults that stop a build."""
     from forestay.extensions import compile_source, named, refusal, sources
 
     metas: list[ArtifactMeta] = []
@@ -79,7 +79,7 @@ def _looked_through(added: AddedPackage) -> tuple[list[ArtifactMeta], list[Probl
 
 
 async def _asked(lines: list[str]) -> bool:
-    """Whether a person trusts the project with the package in it; they see what it needs first."""
+    """Show what the package needs; whether the person then trusts the project with it."""
     for line in lines:
         note(line)
     return await asked("Trust what this project brings as it is now? [y/N] ") == "y"

@@ -1,4 +1,4 @@
-"""What a project brings and what people decided: trust, resources, grants."""
+"""A project's extensions and people's decisions about them: trust, resources, grants."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def trust(
 
 
 async def decide_trust(trust: Trust, folder: Path, withdraw: bool, show: bool) -> Answer:
-    """Give trust to a folder, take it back, or only show how it stands."""
+    """Give trust to a folder, withdraw it, or only show its state."""
     if withdraw:
         await trust.withdraw(folder)
     elif not show:

@@ -9,7 +9,7 @@ MOST = 200
 
 
 def file_words(root: Path, word: str) -> list[str]:
-    """What `@path` may go on with: files, and folders with a `/`. Hidden ones only when the name begins with a dot."""
+    """Complete `@path`: files, and folders with a `/`. Hidden names only when the word begins with a dot."""
     if not word.startswith("@") or "\0" in word:
         return []
     folder, _, start = word[1:].rpartition("/")

@@ -1,4 +1,4 @@
-"""Reading and writing the files that a command names: a failure says which file, why, and what to do about it."""
+"""Reads and writes the files that a command names; a failure says which file, why, and what to do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forestay.kernel import Problem
 STDIN = "-"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is its beginning
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is a prefix of this one
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
@@ -20,7 +20,7 @@ _MARKS = (
 
 
 def first_bytes(path: Path, count: int = -1) -> bytes:
-    """The first `count` bytes of a file, a pipe, or standard input (`-`), or all of them."""
+    """Return the first `count` bytes of a file, a pipe or standard input (`-`); by default all."""
     name = shown(path)
     try:
         if str(path) == STDIN:
@@ -42,7 +42,7 @@ def first_bytes(path: Path, count: int = -1) -> bytes:
 
 
 def read_bytes(path: Path, limit: int | None = None) -> bytes:
-    """All of a file; more than `limit` bytes are a Problem."""
+    """Return all of a file; more than `limit` bytes are a Problem."""
     content = first_bytes(path, -1 if limit is None else limit + 1)
     if limit is not None and len(content) > limit:
         regular = str(path) != STDIN and path.is_file()
@@ -51,12 +51,12 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
 
 
 def read_text(path: Path, limit: int | None = None, encoding: str | None = None) -> str:
-    """The text of a file: UTF-8, what a byte order mark says, or `encoding`."""
+    """Return the text of a file, decoded by `encoding`, else its byte order mark, else UTF-8."""
     return decoded(read_bytes(path, limit), shown(path), encoding)
 
 
 def write_file(path: Path, content: str | bytes, *, with_folders: bool = False) -> None:
-    """Write what a command made where it was told to; `with_folders` makes those that are missing on the way."""
+    """Write a file; `with_folders` creates the missing folders above it."""
     try:
         if with_folders:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def write_file(path: Path, content: str | bytes, *, with_folders: bool = False) 
 
 
 def decoded(content: bytes, name: str, encoding: str | None = None) -> str:
-    """`content` as text. Nothing is guessed: an encoding that only looks likely is named, and not used."""
+    """Return `content` as text. No encoding is guessed: a Problem names a likely one instead."""
     how = encoding or next((how for mark, how in _MARKS if content.startswith(mark)), "utf-8")
     try:
         text = content.decode(how)
@@ -122,7 +122,7 @@ def _not_text(content: bytes, name: str, encoding: str, offset: int) -> Problem:
 
 
 def _without_mark(content: bytes) -> str | None:
-    """UTF-16 that does not say so: read that way it is printable, and most of it ASCII."""
+    """Return the UTF-16 encoding of content without a mark: decoded that way it is printable and mostly ASCII."""
     for name in ("utf-16-le", "utf-16-be"):
         try:
             text = content[:4096].decode(name)

@@ -1,4 +1,4 @@
-"""`forestay fleet`: who shares a ledger, and what each carries."""
+"""`forestay fleet`: the processes that share a ledger, and the runs that each carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forestay init`: a configuration file in which every setting stands, commented, with its default."""
+"""`forestay init`: write a configuration file with every setting, commented out, with its default."""
 
 from __future__ import annotations
 

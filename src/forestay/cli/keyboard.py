@@ -1,14 +1,14 @@
-"""What a person types, line by line: one reader for the prompt, for questions of the host and for dialogs.
+"""Reads what a person types: one reader for the prompt, for questions of the host and for dialogs.
 
-B1  One question stands at a time, and nobody's answer is another's. Of those that wait, a question of the host comes
+B1  One question stands at a time, and its answer goes to its asker. Of those that wait, a question of the host comes
     first, then the conversation, then extensions.
-B2  A line that was begun for one asker is no answer to a question of another one, and the person is told. What was
-    begun for the conversation comes back as its next draft. The conversation takes what was begun for a question that
-    is gone: what was typed is not lost.
-B3  What was typed before a question of the host stood there is no answer to it.
-B4  Input that has ended stays ended: who asks later is told so at once.
-B5  Keys for a component are taken one by one and not shown. When nobody waits for them any more, the next key is the
-    first of the next line.
+B2  A line that was begun for one asker does not answer another one, and the person is told. A line that was begun for
+    the conversation comes back as its next draft. A line that was begun for a question that is gone goes to the
+    conversation, so that no typed text is lost.
+B3  Text that was typed before a question of the host appeared does not answer it.
+B4  Input that has ended stays ended: a later asker gets None at once.
+B5  Keys for a component are read one by one and not echoed. When no component waits for them, the next key begins the
+    next line.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BEGUN_BEFORE = "That line was begun before this question: it is no answer to it
 
 
 class _Turns:
-    """Who may ask now: one at a time, of those that wait the lowest rank, of one rank the first (B1)."""
+    """Gives turns to askers, one at a time: the lowest rank first, within a rank the first to come (B1)."""
 
     def __init__(self) -> None:
         self.taken = False
@@ -58,7 +58,7 @@ class _Turns:
         try:
             await called
         except asyncio.CancelledError:
-            if called.done() and not called.cancelled():  # it was its turn: the next one has it
+            if called.done() and not called.cancelled():  # its turn had come: pass it on
                 self._next()
             raise
 
@@ -72,7 +72,7 @@ class _Turns:
 
 
 class _Wanted(NamedTuple):
-    """A line that the thread waits for."""
+    """A line, or a key, that the thread waits for."""
 
     asker: str
     prompt: str
@@ -82,42 +82,42 @@ class _Wanted(NamedTuple):
 
 
 class Keyboard:
-    """Lines of standard input. A thread of its own waits for them: a loop cannot wait for an edited line."""
+    """Reads lines of standard input on its own thread: an event loop cannot wait for an edited line."""
 
     def __init__(self, words: Sequence[str] = ()) -> None:
         self.words = words
-        """What a line may begin with: completed with the tab key."""
+        """Words that the tab key completes at the beginning of a line."""
         self.suggest: Callable[[str, str], Sequence[str]] = lambda _line, _word: ()
-        """More completions of the last word of a line; asked on the keyboard's own thread."""
+        """Gives more completions of a line's last word; called on the keyboard's own thread."""
         self.on_line: Callable[[], None] = lambda: None
-        """Hears that a line is asked for."""
+        """Called before each prompt."""
         self._bind: Callable[[str], None] | None = None
         self._line: Callable[[], str] = lambda: ""
         self._found: Sequence[str] = ()
         self.insert: Callable[[str], None] | None = None
-        """Puts a text into the line that is begun next, where lines can be edited."""
+        """Puts a text into the next line; None where lines cannot be edited."""
         self._wanted: queue.SimpleQueue[_Wanted] = queue.SimpleQueue()
         self._pending: _Wanted | None = None
         self._is_over = False
-        self._left = ""  # what was typed for the conversation while something else was asked
+        self._left = ""  # text typed for the conversation while another question stood
         self._called_off, self._call_off = os.pipe()
-        self._cooked: list[Any] | None = None  # how the terminal was before keys were taken one by one
+        self._cooked: list[Any] | None = None  # the terminal's settings before keys were read one by one
         self._turns = _Turns()
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._read, daemon=True, name="keyboard").start()
 
     @property
     def busy(self) -> bool:
-        """Whether somebody waits for a line already."""
+        """Whether an asker already waits for a line."""
         return self._turns.taken
 
     async def line(
         self, prompt: str, shown: Callable[[], str] = str, draft: str = "", asker: str = CONVERSATION
     ) -> str | None:
-        """The next line after `prompt`; what `shown` gives when its turn has come stands before it. None: the input
-        ended (B1).
+        """Return the next line after `prompt`, or None at the end of input (B1).
 
-        The line begins with `draft`, for the person to change. All are text that a terminal may show.
+        The text of `shown`, called when the turn comes, stands before the prompt. The line begins with `draft`, which
+        the person may change. All three must be safe for a terminal.
         """
         async with self._turns.turn(_RANKS.get(asker, len(_RANKS))):
             if self._is_over:  # B4
@@ -135,9 +135,9 @@ class Keyboard:
                 self._put_aside(wanted, answer)
 
     async def key(self, shown: Callable[[], None], asker: str) -> str | None:
-        """What a person presses next, for a component of `asker` that `shown` shows; None: the input ended (B5)."""
+        """Return the next keys for a component of `asker`, which `shown` draws; None at the end of input (B5)."""
         async with self._turns.turn(_RANKS.get(asker, len(_RANKS))):
-            while self._pending is not None:  # a line that was begun before is finished first
+            while self._pending is not None:  # a line that was begun earlier comes first
                 begun = self._pending
                 answer = await asyncio.shield(begun.answer)
                 self._pending, self._is_over = None, answer is None
@@ -157,7 +157,7 @@ class Keyboard:
             return pressed
 
     def _begun(self, asker: str, prompt: str, draft: str) -> _Wanted:
-        """The line that the person is at; when there is none, one for this asker begins."""
+        """Return the line that the person is typing; begin one for this asker when there is none."""
         if self._pending is not None:
             sys.stdout.write(prompt)
             sys.stdout.flush()
@@ -169,7 +169,7 @@ class Keyboard:
         return self._pending
 
     def _put_aside(self, begun: _Wanted, line: str) -> None:
-        """A line that came for another asker than it was begun for (B2)."""
+        """Keep a line that was begun for another asker, and tell the person (B2)."""
         if begun.asker == CONVERSATION:
             self._left = line
         sys.stdout.write(_BEGUN_BEFORE)
@@ -190,7 +190,7 @@ class Keyboard:
                 elif self.insert is not None:
                     self.insert(draft)
                 line: str | None = input(prompt)
-            except (EOFError, OSError, ValueError, termios.error):  # the terminal is gone, or the person ended it
+            except (EOFError, OSError, ValueError, termios.error):  # the terminal or the input has ended
                 line = None
             with suppress(RuntimeError):  # the loop has ended meanwhile
                 self._loop.call_soon_threadsafe(_give, answer, line)
@@ -198,13 +198,13 @@ class Keyboard:
                 return
 
     def _give_key(self, answer: asyncio.Future[str | None]) -> None:
-        """Wait for a key, or until nobody waits for it (B5)."""
+        """Read a key and hand it over; return without one when its asker gives up (B5)."""
         source = sys.stdin.fileno()
         if self._cooked is None:
             self._cooked = termios.tcgetattr(source)
             tty.setcbreak(source, termios.TCSADRAIN)
             single = termios.tcgetattr(source)
-            single[0] &= ~termios.ICRNL  # the enter key is a return, as components expect it
+            single[0] &= ~termios.ICRNL  # components expect the enter key as a return
             termios.tcsetattr(source, termios.TCSADRAIN, single)
         while self._called_off in select.select([source, self._called_off], [], [])[0]:
             os.read(self._called_off, 1)
@@ -216,7 +216,7 @@ class Keyboard:
         self._loop.call_soon_threadsafe(_give, answer, pressed)
 
     def cook(self) -> None:
-        """Show what is typed again, if keys were taken one by one."""
+        """Restore the terminal's line mode and echo after keys were read one by one."""
         if self._cooked is not None:
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._cooked)
             self._cooked = None
@@ -229,13 +229,13 @@ class Keyboard:
         return self._found[state] if state < len(self._found) else None
 
     def use(self, line: Callable[[], str], bind: Callable[[str], None] | None) -> None:
-        """Edit lines with this: what stands in the line, and how a key is bound."""
+        """Edit lines with these functions: `line` returns the current text, `bind` binds a key."""
         self._line = line
         if bind is not None:
             self._bind = bind
 
     def bind(self, bindings: Iterable[str]) -> None:
-        """Take in key bindings of readline, where lines are edited with it."""
+        """Add key bindings of readline, where lines are edited with it."""
         if self._bind is not None:
             for binding in bindings:
                 self._bind(binding)
@@ -248,7 +248,7 @@ def _give(answer: asyncio.Future[str | None], line: str | None) -> None:
 
 @contextmanager
 def edited_lines(keyboard: Keyboard) -> Iterator[None]:
-    """Editing, history and completion where the machine has them; the terminal is left as it was found."""
+    """Turn on editing, history and completion where Python has readline; restore the terminal afterwards."""
     before = termios.tcgetattr(sys.stdin.fileno())
     try:
         import readline

@@ -83,7 +83,7 @@ async def verify(
 
 
 async def _against(ledger: Ledger, file: Path, key: Path | None) -> Answer:
-    """Whether the ledger holds, and is the one whose checkpoints the file has."""
+    """Verify the ledger, and check that the checkpoints in the file are its own."""
     from forestay.kernel import CheckpointBundle, PublicKey, check_bundle
 
     bundle = canonical.decode(read_bytes(file), CheckpointBundle)
@@ -190,7 +190,7 @@ async def copy(
 
 
 def _place(text: str, *, make: bool) -> Path | str:
-    """The address of a ledger that no host has open."""
+    """Return the address of a ledger; a Problem when a host has it open."""
     if "://" in text:
         return text
     if (address := announced(Path(text) if Path(text).is_dir() else Path(text).parent)) is not None:
@@ -199,9 +199,9 @@ def _place(text: str, *, make: bool) -> Path | str:
 
 
 async def _last(ledger: Ledger, prefix: str, count: int) -> tuple[list[Record], int]:
-    """The newest `count` records under `prefix`, read backwards in growing steps until there are enough.
+    """Return the newest `count` records under `prefix`, read backwards in growing steps until there are enough.
 
-    With them comes the position up to which was read: what is written later comes after it.
+    The second value is the position up to which was read: later records come after it.
     """
     end = await ledger.position()
     reach = count
@@ -214,7 +214,7 @@ async def _last(ledger: Ledger, prefix: str, count: int) -> tuple[list[Record], 
 
 
 async def _follow(ledger: Ledger, prefix: str, records: list[Record], position: int) -> None:
-    """Print `records`, then what comes after `position`, until the reader goes away or presses Ctrl-C."""
+    """Print `records`, then each record after `position`, until the reader goes away or presses Ctrl-C."""
     screen = console() if choice().format == "human" else None
 
     def tell(record: Record) -> None:

@@ -1,4 +1,4 @@
-"""The entry point. The overview is written at once; everything else loads the program."""
+"""The entry point: writes the overview at once, and loads the program for everything else."""
 
 from __future__ import annotations
 

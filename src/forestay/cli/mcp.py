@@ -1,4 +1,4 @@
-"""MCP servers of a project: add and remove them, look at them, approve them and pin their tools, call one."""
+"""MCP servers of a project: add, remove and inspect them, approve them and pin their tools, call a tool."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Project(NamedTuple):
         return (await self.suite.pins.standing(server))[server.name]
 
     async def guest(self, server: ServerConfig) -> McpGuest:
-        """The server as a guest that is not started; a Problem when nobody approved it."""
+        """Return the server as a guest, not yet started; a Problem when nobody approved it."""
         from forestay.extensions import McpGuest
 
         member = await self.suite.add_server(server, await self.standing(server))
@@ -64,7 +64,7 @@ async def project(
     data: Data = None,
     source: From = None,
 ) -> AsyncIterator[Project]:
-    """The project's suite with no extension loaded but the one that registers servers, and its servers."""
+    """Open the project's suite and its servers; of its extensions, load only the one in `--from`."""
     from forestay.extensions import read_servers, with_registered
 
     async with opened_suite(Chosen(policy, grant, root, deadline, data=data)) as suite:
@@ -200,7 +200,7 @@ def _tools(count: int) -> str:
 
 
 async def server_faults() -> list[str]:
-    """What is wrong with the servers of this project, one line each. Approved ones are started; no tool is called."""
+    """Return the faults of this project's servers, one line each. Approved servers are started; no tool is called."""
     turns = asyncio.Semaphore(_TRIED_AT_ONCE)
     async with project() as found:
 
@@ -245,7 +245,7 @@ def _lines(server: ServerConfig) -> list[str]:
 
 
 async def _agreed(lines: Iterable[str], question: str, server: ServerConfig, yes: bool) -> None:
-    """Show what it is about and go on only when a person says yes."""
+    """Show `lines` and put the question; raise a Problem unless a person says yes."""
     if yes:
         return
     shown = list(lines)

@@ -1,4 +1,4 @@
-"""Memory: what agents keep between runs, to look at and to forget."""
+"""Memory: list, search and forget what agents keep between runs."""
 
 from __future__ import annotations
 

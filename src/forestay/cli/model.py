@@ -1,4 +1,4 @@
-"""Models of the settings: add one, list them, ask one a question, take one out."""
+"""Models of the settings: add, list, test, trust, use and remove them."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def _shown(name: str, entry: ModelEntry) -> dict[str, Any]:
 
 
 def _key(entry: ModelEntry) -> dict[str, str]:
-    """Where the key comes from and whether it is there, as far as looking tells."""
+    """Return where the key comes from and whether it is set, without running a command for it."""
     from forestay import models
 
     source = models.key_source(entry)

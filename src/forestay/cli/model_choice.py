@@ -1,4 +1,4 @@
-"""What an entry for a model needs: given on the line, found on this machine, or asked on a terminal."""
+"""Completes an entry for a model: from options, from this machine, or by questions on a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 async def chosen_entry(name: str, said: dict[str, Any]) -> dict[str, Any]:
-    """The entry `name` as it is written into the settings; a Problem when something is missing or wrong."""
+    """Return the entry `name` for the settings; a Problem when something is missing or wrong."""
     from forestay import models
 
     if said.get("provider", "openai") not in get_args(ModelService):
@@ -46,7 +46,7 @@ async def chosen_entry(name: str, said: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _chosen_server() -> LocalServer | str:
-    """A server of this machine, or what the person says in its place: a provider or an address."""
+    """Return a server of this machine, or the provider or address that the person types instead."""
     from forestay import models
 
     found = await models.find_servers(os.environ)
@@ -81,7 +81,7 @@ def _place(reply: str) -> dict[str, str]:
 
 
 async def _with_variable(said: dict[str, Any]) -> dict[str, Any]:
-    """`said` with the key's variable, where a server of somebody else may want one; only a person can know it."""
+    """Add the key's variable for a remote server; only a person can name it."""
     if "base_url" not in said or "api_key_env" in said or said["base_url"].startswith("http://") or not attended():
         return said
     reply = await told("Which environment variable holds its key? Enter: it wants none: ")
@@ -92,7 +92,7 @@ async def _with_variable(said: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _chosen_model(said: dict[str, Any], offered: list[ServedModel] | None) -> str:
-    """The model that the server offers alone, or that the person picks."""
+    """Return the server's only model, or the one that the person picks."""
     if offered is None:
         offered = await _offered(said) if attended() or _listed(said) else []
     if len(offered) == 1:
@@ -115,7 +115,7 @@ async def _chosen_model(said: dict[str, Any], offered: list[ServedModel] | None)
 
 
 async def _with_window(said: dict[str, Any], offered: list[ServedModel] | None) -> dict[str, Any]:
-    """`said` with the window that the server tells, where nobody said another."""
+    """Add the window that the server reports, unless one was given."""
     if "context_window" in said:
         return said
     if offered is None and _listed(said):
@@ -130,7 +130,7 @@ async def _with_window(said: dict[str, Any], offered: list[ServedModel] | None) 
 
 
 def _listed(said: dict[str, Any]) -> bool:
-    """Whether the server tells what it offers without a key, and is near enough to be asked."""
+    """Whether the server lists its models without a key: a known service, or one on this machine."""
     from forestay import models
 
     return said.get("provider") in models.SERVICES or said.get("base_url", "").startswith("http://127.0.0.1")

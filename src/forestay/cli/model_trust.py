@@ -1,8 +1,8 @@
-"""A project's models and a person's keys: what leaves the environment for an address is asked about once.
+"""Asks a person once before a project's model sends a key from the environment to an address.
 
 M1  A project's entry sends a variable only when a person said yes to this variable, this address and this folder.
 M2  A yes is kept in the person's own settings, where no project can write one.
-M3  Where nobody can be asked, the answer is no, with the command that changes it.
+M3  Without a person to ask, the answer is no, with the command that changes it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from forestay.kernel import Config, ModelEntry, Problem, UntrustedEntry, key_use
 
 
 async def with_trusted_keys(settings: Config, *, only: str | None = None, also: str | None = None) -> Config:
-    """The settings after a person at the terminal was asked about the keys of the models in use.
+    """Ask the person at the terminal about the keys of the models in use; return the settings with the trusted ones.
 
-    `only` names the one that is used, `also` one more than the default and those of the classes. What they say no to
-    stays as it is: opening that model is a Problem (M3).
+    `only` names the one model in use; `also` adds one to those that the settings use. A model without a yes stays
+    untrusted: opening it is a Problem (M3).
     """
     models = settings.models
     entries = dict(models.entries)
@@ -38,7 +38,7 @@ async def with_trusted_keys(settings: Config, *, only: str | None = None, also: 
 
 
 def plain(entry: UntrustedEntry) -> ModelEntry:
-    """The entry as it is after a yes."""
+    """Return the entry as a trusted one, after a yes."""
     return ModelEntry(**{field: getattr(entry, field) for field in ModelEntry.__struct_fields__})
 
 
@@ -51,7 +51,7 @@ def keep(use: str) -> None:
 
 
 def take_back(use: str) -> bool:
-    """Take a yes out again; whether there was one."""
+    """Remove a yes; whether there was one."""
     file = user_file()
     known = file.get("models", "trusted_keys") or []
     if use not in known:
@@ -61,7 +61,7 @@ def take_back(use: str) -> bool:
 
 
 def keep_own(entry: ModelEntry) -> None:
-    """The person typed this entry themselves, so they are not asked about it again."""
+    """Keep a yes for an entry that the person typed, so that nobody asks about it again."""
     if not (use := key_use(entry, Path())):
         return
     try:

@@ -1,4 +1,4 @@
-"""How a command answers: one envelope for programs, text for people (LAFS R3 to R11, D11)."""
+"""Prints the answer of a command: one envelope for programs, text for people (LAFS R3 to R11, D11)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A result, and how a person sees it: lines of text, or a function that draws it; without, as indented JSON.
+    """A result, and how a person sees it: lines of text or a function that draws it; by default, indented text.
 
-    With `problem` the command failed, and `result` is what it has anyway.
+    With `problem`, the command failed, and `result` is what it has nevertheless.
     """
 
     result: Any = None
@@ -64,12 +64,12 @@ def take_flags(arguments: Sequence[str]) -> list[str]:
             setattr(_flags, _VALUES[name], text.split(",") if name == "--fields" else text)
         else:
             rest.append(word)
-    choice()  # a conflict is told before anything is done
+    choice()  # report a conflict before the command does anything
     return rest
 
 
 def choice() -> envelope.OutputChoice:
-    """What the flags, the configuration and the terminal mean together."""
+    """Return the output that the flags, the configuration and the terminal choose together."""
     format, of_project = _configured_format()
     return envelope.resolve(
         human=_flags.human,
@@ -85,9 +85,9 @@ def choice() -> envelope.OutputChoice:
 
 
 def _configured_format() -> tuple[str | None, bool]:
-    """The configured format, and whether the project (or the environment) rather than the user set it.
+    """Return the configured format, and whether the project (or the environment) set it, not the user.
 
-    A broken configuration file must not keep a command from saying so.
+    A broken configuration file must not stop a command from reporting it.
     """
     try:
         loaded = config.load()
@@ -113,7 +113,7 @@ def say(operation: str, answer: Answer) -> int:
 
 
 def fail(operation: str, problem: Problem) -> int:
-    """Tell a Problem and return its exit code."""
+    """Print a Problem and return its exit code."""
     try:
         return say(operation, Answer(problem=problem))
     except Problem as conflict:  # the flags themselves are the problem: programs get JSON
@@ -123,14 +123,14 @@ def fail(operation: str, problem: Problem) -> int:
 
 
 def note(text: str) -> None:
-    """Something for the person at the terminal, never for the program that reads stdout."""
+    """Write a line for the person at the terminal, never for the program that reads stdout."""
     if not _flags.quiet:
         sys.stderr.write(printable(text) + "\n")
         sys.stderr.flush()
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that respects NO_COLOR and pipes, and shows text of others as text."""
+    """Return a rich console that respects NO_COLOR and pipes, and escapes control characters."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
@@ -180,7 +180,7 @@ def _print_human(answer: Answer, chosen: envelope.OutputChoice) -> None:
 
 
 def _print_plain(value: Any, indent: str = "") -> None:
-    """Any JSON value as indented text: readable, without being a table."""
+    """Print any JSON value as indented text."""
     out = sys.stdout
     if isinstance(value, dict):
         for key, item in value.items():
@@ -205,7 +205,7 @@ def _scalar(value: Any) -> str:
 
 
 _SAID_WHOLE = ("capability_denied",)
-"""Problems whose message says everything to a person: a denial is one message. The details are for programs."""
+"""Problems whose message is enough for a person; their details are for programs."""
 
 
 def _print_problem(problem: Problem) -> None:

@@ -1,4 +1,4 @@
-"""The page of `forestay --help`: every command in one line. It is written without loading any of them."""
+"""The page of `forestay --help`: every command in one line, without loading any of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_asked_for(arguments: Sequence[str]) -> bool:
 
 
 def page(width: int | None = None) -> str:
-    """The page for a terminal of `width` columns; without, of those that there are."""
+    """Return the page for `width` columns; by default those of the terminal."""
     room = max(_NARROWEST, min(_WIDEST, (_columns() if width is None else width) - 2))
     lines = ["Usage: forestay [OPTIONS] COMMAND [ARGS]...", ""]
     for paragraph in HELP.strip().split("\n\n"):
@@ -52,7 +52,7 @@ def _listed(rows: Mapping[str, str], room: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, room: int) -> list[str]:
-    """`text` in lines of at most `room` characters; a word that is longer has a line of its own."""
+    """Wrap `text` to lines of at most `room` characters; a longer word has a line of its own."""
     lines = [""]
     for word in text.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > room:

@@ -1,4 +1,4 @@
-"""What the host would decide, and by which rule."""
+"""Explains what the host would decide, and by which rule."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def explain(
 
 
 def _problem(found: dict[str, Any]) -> Problem | None:
-    """The problem that the refused caller would get; None where it may go on."""
+    """Return the problem that a refused caller would get; None when the caller is allowed."""
     if found["effect"] in ("allow", "downgrade"):
         return None
     key = _DENIED[found["kind"]] if found["effect"] == "deny" else "consent_required"

@@ -44,7 +44,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _completed_words() -> list[str]:
-    """The words that a shell wants completed: bash gives them in COMP_WORDS, the others in _TYPER_COMPLETE_ARGS."""
+    """Return the words to complete: bash gives them in COMP_WORDS, other shells in _TYPER_COMPLETE_ARGS."""
     if "_FORESTAY_COMPLETE" not in os.environ:
         return []
     typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
@@ -55,7 +55,7 @@ def _completed_words() -> list[str]:
 
 
 def _take_over(arguments: Sequence[str]) -> None:
-    """Read what 0.1 left here under today's names, and say so; `doctor` only looks."""
+    """Adopt the variables and the folder that 0.1 left here under its name, and say so; `doctor` only looks."""
     for name, text in former.environment(os.environ).items():
         os.environ[name] = text
         output.note(f"{name} is not set, so {former.variable(name)} is read in its place: rename it.")
@@ -65,7 +65,7 @@ def _take_over(arguments: Sequence[str]) -> None:
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:
-    """The program with every name, and the code of the one that `arguments` call."""
+    """Build the program with every command's name, and load only the command that `arguments` call."""
     program = typer.Typer(
         name="forestay",
         help=overview.HELP,
@@ -86,11 +86,11 @@ def build(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _placeholder() -> None:
-    """Stands for a command whose module was not needed."""
+    """Stand in for a command whose module is not loaded."""
 
 
 def _asks_for_help(error: typer.TyperException) -> bool:
-    """Whether nothing was said, neither a command nor an option: the message is the help then."""
+    """Whether neither a command nor an option was given: then the message is the help."""
     message = error.format_message()
     return not message or message.startswith("Usage: ")
 

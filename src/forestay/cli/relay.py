@@ -1,4 +1,4 @@
-"""Ask a model past the edge of its window, and look at what it is shown."""
+"""Ask a model past its window, and inspect the envelope that it sees."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIt
     make_folder(beside.parent)
     with kept_in(beside.parent):
         kept = kept_secret(beside.with_name(HOST_SECRET))
-    secret = derive(kept, "relay")  # as the host's: each opens the other's sessions
+    secret = derive(kept, "relay")  # the same as the host's, so that each opens the other's sessions
     opened = registry.open(model, entries=settings.models.entries) if model is not None else None
     embedder = embed.open(settings.models.embedder) if settings.models.embedder else None
     try:
@@ -72,14 +72,14 @@ async def _relay(data: Path | None, model: str | None, *, make: bool) -> AsyncIt
 
 @asynccontextmanager
 async def kept_session(session: Which = None, data: Data = None) -> AsyncIterator[Session]:
-    """A session that must be there; no model is needed."""
+    """Open an existing session, without a model."""
     async with _session(data, session) as found:
         yield found
 
 
 @asynccontextmanager
 async def reading_session(session: Which = None, new: New = False, data: Data = None) -> AsyncIterator[Session]:
-    """A session, made where there is none; no model is needed."""
+    """Open a session without a model; create it when there is none."""
     async with _session(data, session, make=True, new=new) as found:
         yield found
 
@@ -88,7 +88,7 @@ async def reading_session(session: Which = None, new: New = False, data: Data = 
 async def asking_session(
     session: Which = None, new: New = False, model: ModelName = None, data: Data = None
 ) -> AsyncIterator[Session]:
-    """A session with a model, made where there is none."""
+    """Open a session with a model; create it when there is none."""
     async with _session(data, session, model=_model(model), make=True, new=new) as found:
         yield found
 
@@ -101,7 +101,7 @@ def _model(name: str | None) -> str:
 async def _session(
     data: Path | None, session_id: str | None, *, model: str | None = None, make: bool = False, new: bool = False
 ) -> AsyncIterator[Session]:
-    """The session that was named, else the newest of the command line, else (where that makes sense) a new one."""
+    """Open the named session, else the command line's newest, else a new one if `make` allows it."""
     async with _relay(data, model, make=make) as relay:
         if session_id is not None:
             yield await relay.session(session_id)
@@ -180,7 +180,7 @@ async def ingest(
     from forestay.cli.relay_ingest import Intake, state_of, until_stopped
 
     intake = Intake(found, encoding, supersedes or ())
-    before = await asyncio.to_thread(state_of, paths)  # a change while they are read is seen at the first look
+    before = await asyncio.to_thread(state_of, paths)  # so that the first look notices a change while they are read
     await intake.take(paths)
     if watch:
         await until_stopped(intake, paths, before)

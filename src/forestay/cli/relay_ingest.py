@@ -1,4 +1,4 @@
-"""Files and folders as sources of a session: read, replaced when they change, taken back when they are gone."""
+"""Files and folders as sources of a session: ingested, replaced when they change, taken back when they are gone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOTALS = ("facts", "superseded", "quarantined", "taken_back")
 
 
 class _Source(NamedTuple):
-    """A file to read; without a label it is nobody's later version. `named`: the caller asked for this very file."""
+    """A file to read; without a label it replaces no earlier source. `named`: the caller named this very file."""
 
     path: Path
     label: str | None
@@ -37,7 +37,7 @@ class _Source(NamedTuple):
 
 
 def _sources(paths: list[Path], skipped: list[dict[str, str]]) -> list[_Source]:
-    """The files in the order they were named; those below a folder by their names, hidden ones left out."""
+    """Return the files in the order of `paths`; a folder gives its files by name, without hidden ones."""
     found: list[_Source] = []
     for path in paths:
         if path.is_dir():
@@ -48,7 +48,7 @@ def _sources(paths: list[Path], skipped: list[dict[str, str]]) -> list[_Source]:
 
 
 def _below(folder: Path, skipped: list[dict[str, str]]) -> list[Path]:
-    """The files below a folder, by name; what is there and cannot be read as a file is `skipped` and told."""
+    """Return the files below a folder, by name; add what is no readable file to `skipped`."""
     found: list[Path] = []
 
     def shut(error: OSError) -> None:
@@ -69,7 +69,7 @@ def _below(folder: Path, skipped: list[dict[str, str]]) -> list[Path]:
 
 
 def _label(path: Path) -> str:
-    """What names the file as a source: its path from here, so that two files of one name are two sources."""
+    """Return a file's source label: its relative path, so that two files of one name are two sources."""
     name = Path(os.path.relpath(path)).as_posix()
     if len(name) <= _LABEL:
         return name
@@ -89,11 +89,11 @@ def _nothing(paths: list[Path], skipped: list[dict[str, str]]) -> Problem:
 
 
 State = Mapping[Path, tuple[int, int]]
-"""When each file was last changed, and its size."""
+"""The modification time and the size of each file."""
 
 
 def state_of(paths: list[Path]) -> State:
-    """How the files are now."""
+    """Return the current state of the files."""
     found: dict[Path, tuple[int, int]] = {}
     for source in _sources(paths, []):
         try:
@@ -105,22 +105,22 @@ def state_of(paths: list[Path]) -> State:
 
 
 def changes(before: State, after: State) -> tuple[list[Path], list[Path]]:
-    """The files that are new or other than they were, and those that are gone."""
+    """Return the files that are new or changed, and those that are gone."""
     return [path for path in after if before.get(path) != after[path]], [path for path in before if path not in after]
 
 
 class Intake:
-    """What a session took from files, and what it could not read."""
+    """Ingests files into a session, and keeps what was taken, skipped and taken back."""
 
     def __init__(self, session: Session, encoding: str | None, supersedes: Sequence[str]) -> None:
-        self.taken: dict[str, dict[str, Any]] = {}  # by source, its last ingest
-        self.gone: dict[str, int] = {}  # sources that were deleted, with their facts
+        self.taken: dict[str, dict[str, Any]] = {}  # the last ingest of each source
+        self.gone: dict[str, int] = {}  # deleted sources, with the number of their facts
         self._skipped: dict[str, dict[str, str]] = {}  # by path
         self._failed: list[Problem] = []
         self._session, self._encoding, self._supersedes = session, encoding, supersedes
 
     async def take(self, paths: list[Path]) -> None:
-        """Ingest what the paths name, files below folders too."""
+        """Ingest the files at the paths, including those below folders."""
         skipped: list[dict[str, str]] = []
         sources = await asyncio.to_thread(_sources, paths, skipped)
         self._skipped.update({item["path"]: item for item in skipped})
@@ -145,7 +145,7 @@ class Intake:
         return taken
 
     async def again(self, path: Path) -> str:
-        """A file has changed: what it says now replaces what it said. What came of it, for people."""
+        """Ingest a changed file in place of its earlier content; return the result as a line for people."""
         taken = await self._read(_Source(path, _label(path), False))
         if taken is None:
             item = self._skipped[str(path)]
@@ -153,15 +153,15 @@ class Intake:
         return f"{taken['source']}: {_counted(taken, _TOTALS)}"
 
     async def take_back(self, label: str) -> str:
-        """A file is gone: what it said no longer stands."""
+        """Take back the facts of a file that is gone; return the result as a line for people."""
         count = self.gone[label] = await self._session.take_back(label)
         self.taken.pop(label, None)
         return f"{label} is gone: {_many(count, 'fact')} taken back"
 
     def missing(self, paths: list[Path], state: State) -> list[str]:
-        """The sources below the folders that the session knows, and whose files are no longer there.
+        """Return the session's sources below the folders whose files no longer exist.
 
-        Below the current folder any name could be a file's: there, only what is deleted later is noticed.
+        Below the current folder any label could be a file's: there, only later deletions are noticed.
         """
         folders = tuple(f"{name}/" for path in paths if path.is_dir() and (name := _label(path)) != ".")
         facts = self._session.warm.facts
@@ -170,7 +170,7 @@ class Intake:
         return sorted(label for label in known - here if label.startswith(folders) and not Path(label).exists())
 
     def problem(self, paths: list[Path]) -> Problem | None:
-        """What went wrong as a whole: a file that was named, or nothing at all could be read."""
+        """Return the problem of the whole ingest: a named file failed, or nothing could be read."""
         if self._failed:
             return self._failed[0]
         return None if self.taken or self.gone else _nothing(paths, list(self._skipped.values()))
@@ -205,7 +205,7 @@ class Intake:
 
 
 async def until_stopped(intake: Intake, paths: list[Path], state: State) -> None:
-    """Follow the files until a signal comes."""
+    """Watch the files until a signal comes."""
     from forestay.surface import until_signalled
 
     async def ready() -> None:
@@ -215,7 +215,7 @@ async def until_stopped(intake: Intake, paths: list[Path], state: State) -> None
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
-            task.result()  # a session that can no longer be written ends it too
+            task.result()  # an error ends the watch too: the session can no longer be written
     finally:
         for task in tasks:
             task.cancel()
@@ -223,9 +223,9 @@ async def until_stopped(intake: Intake, paths: list[Path], state: State) -> None
 
 
 async def watched(intake: Intake, paths: list[Path], state: State) -> None:
-    """Look at the files every second for ever; `state` is how they were before they were read.
+    """Look at the files every second, for ever; `state` is their state before they were read.
 
-    What was deleted while nobody watched is taken back first.
+    First take back the sources that were deleted while no command watched.
     """
     for label in await asyncio.to_thread(intake.missing, paths, state):
         note(await intake.take_back(label))
@@ -264,7 +264,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _progress(files: list[_Source]) -> Iterator[_Source]:
-    """The files, with a bar on the terminal while they are read."""
+    """Yield the files, with a progress bar on the terminal."""
     if not sys.stderr.isatty() or len(files) < 2:
         yield from files
         return

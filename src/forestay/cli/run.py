@@ -307,7 +307,7 @@ async def _events(host: Connection, run: str) -> list[dict[str, Any]]:
 
 
 async def _status(host: Connection, run: str) -> str | None:
-    """A run's status; None when there is no such run, which the command itself is told."""
+    """Return a run's status; None when there is no such run, because the command itself then reports that."""
     try:
         return str((await host.get(f"/v1/runs/{run}"))["status"])
     except Problem as problem:
@@ -317,7 +317,7 @@ async def _status(host: Connection, run: str) -> str | None:
 
 
 async def _question(host: Connection, run: str, node: str | None) -> dict[str, Any]:
-    """The open interrupt that is meant: the node's, or the only one."""
+    """Return the open interrupt of the node, or the only one."""
     open_now = await host.open_questions(run)
     found = [item for item in open_now if node in (None, item["nodeId"])]
     if not found:
@@ -329,14 +329,14 @@ async def _question(host: Connection, run: str, node: str | None) -> dict[str, A
 
 
 async def _asked(host: Connection, run: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a run's nodes ask, by node."""
+    """Return the open questions of a run, by node."""
     if run["status"] in TERMINAL:
         return {}
     return {item["nodeId"]: item for item in await host.open_questions(run["runId"])}
 
 
 async def _waited(host: Connection, run: str) -> Answer:
-    """The run when it has ended or waits for somebody; one that did not complete is a problem."""
+    """Wait until the run ends or waits for somebody, and show it; one that failed or was cancelled is a problem."""
     await _settled(host, run)
     standing = await host.get(f"/v1/runs/{run}")
     asked = await _asked(host, standing)
@@ -346,7 +346,7 @@ async def _waited(host: Connection, run: str) -> Answer:
 
 
 async def _say_who_goes_on(host: Connection, run: str) -> None:
-    """A command that opened the folder itself ends now, and nothing moves the run until somebody opens it again."""
+    """Say how a run continues after a command that opened the host itself: without a host, nothing moves the run."""
     if not host.local:
         return
     status = (await host.get(f"/v1/runs/{run}"))["status"]
@@ -366,7 +366,7 @@ async def _settled(host: Connection, run: str) -> None:
 
 
 def _explained(problem: Problem, workflow: str) -> Problem:
-    """Why a run was not started, with what to type: a workflow that is not stored, an input that is missing."""
+    """Add the command to type to the problem of a run that did not start: missing workflow or missing input."""
     at = str(problem.details.get("at"))
     if at.startswith("$.inputs."):
         fix = f"Give it with --input {at.removeprefix('$.inputs.')}=VALUE."

@@ -1,4 +1,4 @@
-"""Two runs side by side, as a person compares them: what they began with, what each node came to, how they ended."""
+"""Compares two runs as a person does: their inputs, the outcome of each node, and how they ended."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _NODE_ENDS = ("node.completed", "node.failed", "node.skipped", "node.cancelled")
 
 
 class Difference:
-    """One thing that is not the same in both; None: not there."""
+    """One difference between two runs; None where one run has nothing."""
 
     def __init__(self, what: str, first: Any, second: Any) -> None:
         self.what, self.first, self.second = what, first, second
 
 
 def differences(first: list[Event], second: list[Event]) -> list[Difference]:
-    """What differs, in the order of the runs; the number and the times of events do not count."""
+    """Return the differences in the order of the runs; the number and the times of events do not count."""
     one, other = outcome(first), outcome(second)
     names = list(dict.fromkeys([*one, *other]))
     return [Difference(name, one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)]
 
 
 def outcome(events: list[Event]) -> dict[str, Any]:
-    """By name: `inputs`, each node as `node NAME`, and `run`."""
+    """Return the outcome of a run by name: `inputs`, each node as `node NAME`, and `run`."""
     found: dict[str, Any] = {"inputs": {}}
     for event in events:
         type, payload = event["type"], event["payload"] if isinstance(event["payload"], dict) else {}
@@ -47,7 +47,7 @@ def _came_to(type: str, payload: dict[str, Any]) -> Any:
 
 
 def remark(event: Event) -> str:
-    """What an event says beside its type and its node, where that is one word or one line."""
+    """Return an event's remark beside its type and node, where it is one word or one line."""
     payload = event["payload"] if isinstance(event["payload"], dict) else {}
     error = payload.get("error") or payload.get("lastError")
     if isinstance(error, dict):

@@ -1,4 +1,4 @@
-"""Where a run stands, for somebody at a terminal: what it failed with, and the command that answers what it asks."""
+"""The outcome of a run for a person at a terminal: its failure, and the command that answers its question."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIVERGED = {
 
 
 def failure(run: dict[str, Any]) -> Problem | None:
-    """What kept a run from completing, as the Problem it was where it is one of ours; None when nothing did."""
+    """Return the Problem of a run that failed or was cancelled, with its own key where we know it; else None."""
     if run["status"] == "cancelled":
         return Problem("cancelled", "The run was cancelled.", runId=run["runId"])
     if run["status"] != "failed":
@@ -33,7 +33,7 @@ def failure(run: dict[str, Any]) -> Problem | None:
 
 
 def not_cancelled(before: dict[str, str | None]) -> Problem | None:
-    """What to say of runs that had ended on their own before they were cancelled."""
+    """Return a Problem that names the runs that had already ended before they were cancelled, or None."""
     ended = {run: status for run, status in before.items() if status in ("completed", "failed")}
     if not ended:
         return None
@@ -42,7 +42,7 @@ def not_cancelled(before: dict[str, str | None]) -> Problem | None:
 
 
 def divergence(run_id: str, diff: dict[str, Any]) -> Problem | None:
-    """Where a replay first left the run that it repeats; None when it did not."""
+    """Return a Problem that says where a replay first differs from its run, or None."""
     at = diff["divergedAtSeq"]
     if at is None:
         return None
@@ -62,7 +62,7 @@ def divergence(run_id: str, diff: dict[str, Any]) -> Problem | None:
 
 
 def _event_line(event: dict[str, Any] | None) -> str:
-    """An event in one line: its type, its node and what it holds."""
+    """Return an event as one line: its type, its node and its payload."""
     if event is None:
         return "no event"
     payload = msgspec.json.encode(event.get("payload")).decode()
@@ -71,7 +71,7 @@ def _event_line(event: dict[str, Any] | None) -> str:
 
 
 def answering(run_id: str, node: str, kind: str, asked: dict[str, Any]) -> str:
-    """The command that answers a question; what is to be filled in stands as `…`."""
+    """Return the command that answers a question; `…` stands for what the person fills in."""
     approve = shlex.join(["forestay", "run", "approve", run_id, node])
     if kind == "approval":
         return f"{approve} --action {'|'.join(asked.get('actions') or ['accept'])}"

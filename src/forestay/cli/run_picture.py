@@ -1,7 +1,7 @@
 """One picture of a run for a terminal of any size: nodes over time, questions, the last events, the end.
 
-What a person needs most is kept when there is little room: questions and errors are wrapped and never cut; then come as
-many nodes as fit; then the last events. The bars of time go first when the terminal is narrow.
+A small terminal shows what a person needs most. Questions and errors are wrapped and never cut; then come as many nodes
+as fit; then the last events. A narrow terminal drops the time bars first.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _MARKS = {
 _STYLES = {"completed": "bold green", "failed": "bold red", "waiting": "bold yellow", "cancelled": "bold"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _BAR, _NAME, _TOOK, _GAP = 24, 32, 6, 2
-_FEWEST = 3  # nodes that are shown, however low the terminal is
-_MARGIN = 1  # a picture as high as the terminal would scroll it
+_FEWEST = 3  # nodes that even the lowest terminal shows
+_MARGIN = 1  # a picture as high as the terminal would make it scroll
 
 
 def picture(view: View, now_ms: int, hint: str = "", width: int = 120, height: int = 40) -> RenderableType:
-    """The run at a moment, in at most `height` lines where that can be."""
+    """Draw the run at a moment, in at most `height` lines where possible."""
     from rich.console import Group
     from rich.text import Text
 
@@ -58,7 +58,7 @@ def picture(view: View, now_ms: int, hint: str = "", width: int = 120, height: i
 
 
 def _below(view: View) -> list[RenderableType]:
-    """What stands under the nodes: children, questions, words of a model, the end."""
+    """Return the parts below the nodes: children, questions, a model's words, the outcome."""
     from rich.text import Text
 
     running = [child for child in view.children.items() if child[1][1] == "running"]
@@ -72,7 +72,7 @@ def _below(view: View) -> list[RenderableType]:
 
 
 def _lines(parts: Sequence[RenderableType], width: int) -> int:
-    """How many lines the parts take."""
+    """Count the lines that the parts take."""
     import io
 
     from rich.console import Console
@@ -82,7 +82,7 @@ def _lines(parts: Sequence[RenderableType], width: int) -> int:
 
 
 def _cut(text: str, style: str = "") -> Text:
-    """One line, which ends in `…` where the terminal does."""
+    """Return one line that ends in `…` at the terminal's edge."""
     from rich.text import Text
 
     return Text(text, style, no_wrap=True, overflow="ellipsis")
@@ -148,7 +148,7 @@ def _took(node: Node, moment: int) -> Text:
 
 
 def _bar(view: View, node: Node, moment: int, colour: str, length: int) -> Text:
-    """When the node ran, in the time that the run has taken so far."""
+    """Draw when the node ran within the run's time so far."""
     from rich.text import Text
 
     total = max(1, moment - view.began)
@@ -176,7 +176,7 @@ def _note(view: View, node: Node, moment: int) -> Text:
 
 
 def _counted(view: View, node: Node) -> str:
-    """How far a node with many parts has come."""
+    """Return the progress of a node with children or items."""
     statuses = [status for owner, status in view.children.values() if owner == node.id]
     if len(statuses) > 1:
         return f"{sum(status != 'running' for status in statuses)} of {len(statuses)} children ended"

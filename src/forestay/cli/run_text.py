@@ -1,4 +1,4 @@
-"""What the commands about runs show to people; texts of a run are text, never markup."""
+"""Shows runs to people; a run's own texts are never read as markup."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def coloured(status: str, width: int = 0) -> str:
 
 
 def text(said: Any) -> str:
-    """What somebody else said, where rich would read its brackets as markup."""
+    """Escape a foreign text, whose brackets rich would read as markup."""
     from rich.markup import escape
 
     return escape(str(said))
@@ -29,7 +29,7 @@ def text(said: Any) -> str:
 def show_run(
     console: Console, run: dict[str, Any], asked: dict[str, dict[str, Any]] | None = None, *, traces: bool = True
 ) -> None:
-    """A run, node by node; without `traces` where a problem that is told beside it has them."""
+    """Show a run, node by node; without `traces` when a problem shows them already."""
     from rich.markup import escape
 
     console.print(f"[bold]{run['runId']}[/bold]  {escape(run['workflowId'])}  {coloured(run['status'])}")
@@ -49,7 +49,7 @@ def show_run(
 
 
 def _remarks(node: dict[str, Any]) -> str:
-    """How long a node took, its attempts, and what went wrong."""
+    """Return a node's duration, attempts and error."""
     from forestay.cli.run_view import span
 
     parts = []
@@ -63,7 +63,7 @@ def _remarks(node: dict[str, Any]) -> str:
 
 
 def _trace(node: dict[str, Any]) -> list[str]:
-    """Where a node's code failed, a line each."""
+    """Return the traceback lines of a node's code."""
     found = ((node.get("error") or {}).get("details") or {}).get("traceback")
     return [str(line) for line in found] if isinstance(found, list) else []
 
@@ -72,7 +72,7 @@ _LIST = "{:<30} {:<16} {:<19} {:>8}  {}"
 
 
 def show_list(console: Console, found: dict[str, Any], start: int = 0) -> None:
-    """Runs under a heading: when they began (UTC), how long they took, and what they were asked."""
+    """Show runs under a heading: their start (UTC), duration and question."""
     from forestay.cli.run_view import span
 
     if not found["runs"]:

@@ -1,4 +1,4 @@
-"""What a person sees of a run, made from its events alone: nodes in the workflow's order, questions, words, the end."""
+"""The view of a run, folded from its events: nodes in the workflow's order, questions, words, the outcome."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WORDS = 400
 
 
 class Node:
-    """One line of the view."""
+    """One node of the view."""
 
     def __init__(self, id: str, name: str = "", type_id: str = "") -> None:
         self.id = id
@@ -38,8 +38,8 @@ class Node:
         self.began = self.ended = 0
         self.attempt = 1
         self.iteration = 0
-        self.items = 0  # of a map: those that are done
-        self.due = 0  # when it goes on by itself
+        self.items = 0  # a map's finished items
+        self.due = 0  # when it continues by itself
         self.note = ""
 
     def take(self, type: str, payload: dict[str, Any], now: int) -> None:
@@ -65,7 +65,7 @@ class Node:
 
 
 class View:
-    """A run as far as it was told."""
+    """A run as far as its events tell."""
 
     def __init__(self, run_id: str, standing: dict[str, Any], workflow: dict[str, Any] | None = None) -> None:
         self.run_id = run_id
@@ -79,7 +79,7 @@ class View:
         self.asked: dict[str, dict[str, Any]] = {}
         self.children: dict[str, tuple[str, str]] = {}
         self.words: tuple[str, str] | None = None
-        self.away = False  # nobody answers at the moment
+        self.away = False  # the host does not answer at the moment
         self.began = self.now = 0
         self.error = ""
         self.outputs: Any = None
@@ -89,11 +89,11 @@ class View:
         return self.status in ENDED.values()
 
     def lose(self, away: bool) -> None:
-        """The host went away, or is there again."""
+        """Note that the host went away, or is back."""
         self.away = away
 
     def take(self, event: RunEvent) -> None:
-        """Change what is shown as one event says."""
+        """Apply one event to the view."""
         type, payload = event.type, event.payload if isinstance(event.payload, dict) else {}
         self.now = parse_iso(event.timestamp)
         self.began = self.began or self.now
@@ -139,7 +139,7 @@ class View:
         return sum(node.state in OVER for node in self.nodes.values()), len(self.nodes)
 
     def lines(self, room: int) -> tuple[list[Node], int, int]:
-        """The nodes that fit: what is under way and what surrounds it; how many are hidden before and after."""
+        """Return the active nodes and those around them that fit, and how many are hidden before and after."""
         nodes = list(self.nodes.values())
         if len(nodes) <= room:
             return nodes, 0, 0
@@ -154,7 +154,7 @@ def _error(error: Any) -> str:
 
 
 def span(ms: int) -> str:
-    """A duration as people say it."""
+    """Return a duration as people write it."""
     seconds = max(0, ms) / 1000
     if seconds < 60:
         return f"{seconds:.1f}s"

@@ -1,4 +1,4 @@
-"""The live view of a run: its nodes over time, what it asks, and keys to answer, pause or cancel it."""
+"""The live view of a run: its nodes over time, its questions, and keys to answer, pause or cancel it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Act = Callable[[], Awaitable[Any]]
 
 
 class Keys:
-    """What the keys of a watched run do. Whatever changes the run is asked once more: `y` does it."""
+    """The keys of a watched run. A key that changes the run asks for confirmation with `y`."""
 
     def __init__(self, host: Connection, view: View) -> None:
         self._host = host
@@ -58,7 +58,7 @@ class Keys:
             self.said = problem.message
 
     def _offers(self) -> dict[str, tuple[str, Act]]:
-        """What can be done now, by key."""
+        """Return the actions that are possible now, by key."""
         run, found = f"/v1/runs/{self._view.run_id}", dict[str, tuple[str, Act]]()
         name, asked = next(iter(self._view.asked.items()), ("", {}))
         for key, action in (("a", "accept"), ("r", "reject")):
@@ -83,7 +83,7 @@ async def watch_live(host: Connection, run_id: str) -> dict[str, Any]:
     view = View(run_id, found, await _definition(host, found["workflowId"]))
     keys = Keys(host, view)
     screen = console()
-    screen.soft_wrap = False  # Live must know how many lines it drew, to draw over them
+    screen.soft_wrap = False  # Live draws over its lines, so it must know how many it drew
 
     def now(hint: bool = True) -> RenderableType:
         keyboard = hint and sys.stdin.isatty()
@@ -110,14 +110,14 @@ async def watch_live(host: Connection, run_id: str) -> dict[str, Any]:
                         task.cancel()
                 live.update(now(hint=False), refresh=True)
         if following.done() and not following.cancelled():
-            following.result()  # what went wrong on the way is said, not swallowed
+            following.result()  # raise what went wrong while following
     standing: dict[str, Any] = await host.get(f"/v1/runs/{run_id}")
     return standing
 
 
 @contextlib.asynccontextmanager
 async def _pressed(keys: Keys) -> AsyncIterator[None]:
-    """Hand every key to `keys`, where there is a keyboard; the terminal is as it was afterwards."""
+    """Pass every key to `keys` where there is a keyboard; restore the terminal afterwards."""
     if not sys.stdin.isatty():
         yield
         return
@@ -149,7 +149,7 @@ async def _pressed(keys: Keys) -> AsyncIterator[None]:
 
 
 async def _definition(host: Connection, workflow_id: str) -> dict[str, Any] | None:
-    """The workflow, for the order and the names of its nodes; a key that may not read it sees them as they come."""
+    """Return the workflow, for the order and names of its nodes; None when the key may not read it."""
     try:
         found: dict[str, Any] = await host.get(f"/v1/workflows/{workflow_id}")
     except Problem:

@@ -54,7 +54,7 @@ def export(folder: Annotated[Path, typer.Argument(help="Where the files go.")]) 
 
 
 def _all() -> dict[str, dict[str, Any]]:
-    """Every schema as CONTRACT/NAME."""
+    """Return every schema by CONTRACT/NAME."""
     made = {contract: importlib.import_module(module).schemas() for contract, module in SOURCES.items()}
     return {f"{contract}/{name}": schema for contract, found in made.items() for name, schema in found.items()}
 

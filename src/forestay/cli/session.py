@@ -24,7 +24,7 @@ Entry = Annotated[str | None, typer.Option("--entry", help="An entry's id; defau
 
 
 async def found(host: Connection, named: str) -> str:
-    """The session that a person means: its id, the beginning of one, or `last`."""
+    """Return the session id for what a person typed: an id, the beginning of one, or `last`."""
     sessions = (await host.get("/host/v1/sessions", limit=1000))["sessions"]
     if named == "last" and sessions:
         return str(sessions[0]["sessionId"])

@@ -1,4 +1,4 @@
-"""How a person sees sessions and their entries."""
+"""Lines that show sessions and their entries to a person."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _WIDTH = 100
 
 
 def session_line(item: dict[str, Any]) -> str:
-    """One session of a list."""
+    """Return the line of a session in a list."""
     title = item["name"] or item["first"] or "(nothing said yet)"
     when = item["changed"][:16].replace("T", " ")
     return f"{item['sessionId'][:8]}  {when}  {item['entries']:>4} entries  {one_line(title)[:_WIDTH]}"
 
 
 def entry_line(entry: dict[str, Any], leaf: str | None) -> str:
-    """One entry of a session; the leaf has a mark."""
+    """Return the line of an entry; the leaf has a mark."""
     mark = "*" if entry["id"] == leaf else " "
     who, text = _said(entry)
     return f"{mark} {entry['id']}  {who:<10} {one_line(text)[:_WIDTH]}"

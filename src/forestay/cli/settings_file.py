@@ -1,7 +1,7 @@
-"""A settings file that a command changes: what stands in it stays as it was written, comments too.
+"""A settings file that a command changes: the rest of the file stays as it was written, comments too.
 
-W1  Only what was asked for changes. The file is read again before it is written, and must say exactly that.
-W2  The file is there whole, as before or as after; a file that has a mistake is not touched.
+W1  Only the requested values change. The new text is parsed before it is written, and must mean exactly that.
+W2  The file is always whole, in its old or its new form; an invalid file is not touched.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Names = tuple[str, ...]
 
 
 class SettingsFile:
-    """The settings of a project, or of the user; a file that is not there is empty."""
+    """The settings of a project or of the user; a missing file counts as empty."""
 
     def __init__(self, path: Path) -> None:
         self.path = former.settings(path)
@@ -30,15 +30,15 @@ class SettingsFile:
         self.values = tomllib.loads(self._text)
 
     def get(self, *names: str) -> Any:
-        """What the file says under `names`; None when it says nothing."""
+        """Return the value under `names`, or None."""
         found: Any = self.values
         for name in names:
             found = found.get(name) if isinstance(found, dict) else None
         return found
 
     def change(self, changes: Mapping[Names, Any]) -> None:
-        """Set each of `changes`, by its names; None takes it out (W1, W2)."""
-        import tomlkit  # for those who change a file
+        """Set each of `changes` by its names; None removes the value (W1, W2)."""
+        import tomlkit  # loaded only to change a file
         from tomlkit.exceptions import TOMLKitError
 
         document, wanted = tomlkit.parse(self._text), deepcopy(self.values)
@@ -76,7 +76,7 @@ class SettingsFile:
         return text
 
     def _write(self, text: str) -> None:
-        """Put the new text in place of the old one in one step, behind a link too."""
+        """Replace the file's text in one step; a symbolic link keeps pointing to the file."""
         path = self.path.resolve()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def user_file() -> SettingsFile:
 
 
 def _put(tables: Any, names: Names, value: Any, table: Any) -> None:
-    """Set the value under `names`, or take it out with what it leaves empty."""
+    """Set the value under `names`; None removes it, with the tables that become empty."""
     first, *rest = names
     if rest:
         if value is None and first not in tables:
@@ -122,7 +122,7 @@ def _put(tables: Any, names: Names, value: Any, table: Any) -> None:
 
 
 def _written(value: Any) -> Any:
-    """A value as it stands in a file: a table has its own heading, and tables inside it stand on one line."""
+    """Return a value in TOML form: a table gets its own heading, and tables inside it stand on one line."""
     if not isinstance(value, dict):
         return value
     import tomlkit

@@ -1,7 +1,7 @@
-"""What a model says, shown as it comes.
+"""Shows a model's text as it comes.
 
-S1  A terminal that can show more than plain text shows Markdown: each paragraph, list or block of code when whole.
-S2  Anywhere else the words are written as they come, unchanged but for characters that a terminal would obey.
+S1  A terminal with more than plain text shows Markdown: each paragraph, list or block of code when it is whole.
+S2  Elsewhere the text is written as it comes, unchanged except for control characters.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _BREAK = re.compile(r"\n[ \t]*\n")
 
 
 class SpokenText:
-    """The text of one answer on `out`, which is the standard output."""
+    """Writes the text of one answer to `out`, by default the standard output."""
 
     def __init__(
         self, out: TextIO | None = None, *, rich: bool | None = None, before: Callable[[], None] = lambda: None
     ) -> None:
-        """`before` hears that something is about to be written."""
+        """`before` is called before each write."""
         self._before = before
         self._out = sys.stdout if out is None else out
         self._rich = shows_more(self._out) if rich is None else rich
@@ -32,7 +32,7 @@ class SpokenText:
         self._open = False
 
     def say(self, chunk: str) -> None:
-        """The next piece of the answer."""
+        """Show the next piece of the answer."""
         if self._rich:
             self._waiting += chunk
             blocks, self._waiting = whole_blocks(self._waiting)
@@ -45,7 +45,7 @@ class SpokenText:
         self._out.flush()
 
     def end(self) -> None:
-        """Nothing more comes for now: what waits is shown, and the line is ended."""
+        """Show what still waits, and end the line: nothing more comes for now."""
         if self._waiting.strip():
             self._show(self._waiting)
         if self._open:
@@ -58,13 +58,13 @@ class SpokenText:
         from rich.console import Console
         from rich.markdown import Markdown
 
-        # The address of a link is shown beside its words: a terminal would hide it behind them.
+        # Show a link's address beside its text: a terminal would hide it behind the text.
         shown = Markdown(printable(block), hyperlinks=False)
         console = Console(file=self._out, highlight=False)
         with console.capture() as caught:
             console.print(shown)
         self._before()
-        self._out.write("".join(f"{line.rstrip()}\n" for line in caught.get().splitlines()))  # it fills each line up
+        self._out.write("".join(f"{line.rstrip()}\n" for line in caught.get().splitlines()))  # rich pads each line
 
 
 def shows_more(out: TextIO) -> bool:
@@ -73,7 +73,7 @@ def shows_more(out: TextIO) -> bool:
 
 
 def whole_blocks(text: str) -> tuple[list[str], str]:
-    """The blocks of Markdown that are whole, and what may still go on: a block ends at an empty line outside code."""
+    """Return the complete blocks of Markdown, and the rest; a block ends at an empty line outside code."""
     blocks: list[str] = []
     begun = 0
     for found in _BREAK.finditer(text):

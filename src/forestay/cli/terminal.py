@@ -1,4 +1,4 @@
-"""Asking the person at the terminal: one line on standard error, one line of answer."""
+"""Asks the person at the terminal: a question on standard error, one line of answer."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def attended() -> bool:
 
 
 async def asked(question: str) -> str:
-    """The first letter of what the person says; nothing when they only press return."""
+    """Ask; return the answer's first letter, or nothing when the person only presses return."""
     return (await told(question)).lower()[:1]
 
 
 async def told(question: str) -> str:
-    """What the person says, in one line."""
+    """Ask; return the answer, one line."""
     return (await _reader[-1](printable(question))).strip()
 
 
@@ -41,7 +41,7 @@ _reader: list[Callable[[str], Awaitable[str]]] = [_from_standard_input]
 
 @contextmanager
 def answered_by(reader: Callable[[str], Awaitable[str]]) -> Iterator[None]:
-    """Have questions answered by `reader`: a conversation has one reader for everything that is typed."""
+    """Let `reader` answer questions within the block: a conversation has one reader for all typed input."""
     _reader.append(reader)
     try:
         yield
@@ -50,7 +50,7 @@ def answered_by(reader: Callable[[str], Awaitable[str]]) -> Iterator[None]:
 
 
 async def permission(asks: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a capability prompt of a run, as its interrupt takes it."""
+    """Ask about a run's capability prompt; return the answer in its interrupt's form."""
     about = asks["artifactData"]
     lines = (asks["title"], asks["description"], about["allows"])
     sys.stderr.write("\n" + "\n  ".join(one_line(str(text)) for text in lines) + "\n")
@@ -68,7 +68,7 @@ async def permission(asks: dict[str, Any]) -> dict[str, Any]:
 
 
 async def form(asks: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a form of a run: each field on a line of its own; an empty line leaves its field as it is."""
+    """Ask for the fields of a run's form, a line each; an empty line keeps the field's value."""
     about = asks["artifactData"]
     sys.stderr.write(f"\n{one_line(str(asks['title']))}\n  {printable(str(asks.get('description', '')))}\n")
     values = dict(about["arguments"])
@@ -82,7 +82,7 @@ async def form(asks: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(text: str) -> Any:
-    """A number, true, false or a list as it was typed; the host says what does not fit."""
+    """Decode a typed number, boolean or list; else return the text, which the host checks."""
     try:
         return canonical.decode(text.encode())
     except Problem:
@@ -90,7 +90,7 @@ def _read(text: str) -> Any:
 
 
 class _Said(NamedTuple):
-    """What the person typed: yes or no, for how long, to everything or to what was asked about."""
+    """The person's decision: yes or no, for how long, for everything or only for the request."""
 
     allow: bool
     remember: Remember
@@ -99,9 +99,9 @@ class _Said(NamedTuple):
 
 
 async def _allowed(wider: str | None, arithmetic: Sequence[str] = ()) -> _Said:
-    """Whether the person allows it, how far and for how long; `wider` says what a yes to everything opens (P16).
+    """Ask whether, how far and for how long to allow it; `wider` says what a yes to everything opens (P16).
 
-    `arithmetic` is what the risk was reckoned from; one key shows it.
+    `arithmetic` is how the risk was calculated; one key shows it.
     """
     all_of_it = "[e]verything, " if wider is not None else ""
     why = ", [?] why" if arithmetic else ""
@@ -120,7 +120,7 @@ async def _allowed(wider: str | None, arithmetic: Sequence[str] = ()) -> _Said:
 
 
 async def _end() -> int | None:
-    """When "always" ends, in seconds from now; None: when it is taken back."""
+    """Ask when "always" ends, in seconds from now; None: only when the person takes it back."""
     from forestay.extensions import EXPIRIES
 
     reply = await asked("It ends after an [h]our, a [d]ay, a [w]eek, or [Enter] when you take it back: ")
@@ -128,14 +128,14 @@ async def _end() -> int | None:
 
 
 def _reach(question: Any) -> str:
-    """How far a plain yes goes."""
+    """Say how far a plain yes goes."""
     if not question.limitable:
         return f"A yes is for {question.capability}, without a limit: it cannot be narrower."
     return f"A yes is for {', '.join(question.scope)} only." if question.scope else "A yes is for this call only."
 
 
 class TerminalConsent:
-    """`extensions.Consent`: capabilities are asked for where the command was started."""
+    """`extensions.Consent` that asks at the terminal where the command was started."""
 
     async def ask(self, question: Any) -> Any:
         from forestay.extensions import Answer

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from forestay.host import Host, Options
     from forestay.surface import Keys, Serving
 
-FIRST_KEY = "first-key"  # in the data folder: the key that a new host made while no terminal was there
+FIRST_KEY = "first-key"  # in the data folder: the first key of a host that started without a terminal
 
 
 @answers("up")
@@ -95,7 +95,7 @@ async def _serve(options: Options, address: str, port: int, trust: bool, show_ke
     result: dict[str, Any] = {}
 
     async def prepare(serving: Serving) -> None:
-        """What the first caller may ask for is there before anybody can connect: the key, trust, the workflows."""
+        """Prepare the key, trust and workflows before anybody can connect."""
         if trust:
             await serving.host.extensions.trust.give(serving.host.root)
         result.update(
@@ -127,7 +127,7 @@ async def _serve(options: Options, address: str, port: int, trust: bool, show_ke
 
 
 async def _unloadable(host: Host) -> dict[str, Any] | None:
-    """Trusted extensions that cannot be loaded because the JavaScript engine was not fetched."""
+    """Return the trusted extensions that cannot be loaded without the JavaScript engine, or None."""
     if (found := await host.extensions.unloadable()) is None:
         return None
     paths, problem = found
@@ -135,8 +135,11 @@ async def _unloadable(host: Host) -> dict[str, Any] | None:
 
 
 async def first_key(keys: Keys, folder: Path, *, shown: bool) -> dict[str, Any]:
-    """Make sure that somebody can sign in. `key` is the text of a key that was just made, and only where it is `shown`:
-    what is printed without a terminal ends in a log. A key that was given is never repeated."""
+    """Make sure that somebody can sign in, and say where the key is.
+
+    `key` is the text of a new key, only when it is `shown`: output without a terminal ends in a log. A key that the
+    person gave is never repeated.
+    """
     file = folder / FIRST_KEY
     if chosen := os.environ.get("FORESTAY_API_KEY"):
         await keys.ensure(chosen)
@@ -154,7 +157,7 @@ async def first_key(keys: Keys, folder: Path, *, shown: bool) -> dict[str, Any]:
 def _keep(file: Path, text: str) -> None:
     """Write the key where only its owner may read it."""
     with kept_in(file.parent):
-        file.unlink(missing_ok=True)  # of a ledger that is gone
+        file.unlink(missing_ok=True)  # a leftover of an earlier ledger
         with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as out:
             out.write(text + "\n")
 
@@ -185,7 +188,7 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
 
 
 def model_line(name: str) -> str:
-    """The model in use, and what to know about it."""
+    """Return the model's name, with a hint for the offline model."""
     if name == "local":
         return "local (offline: it quotes what it is given; set models.default for a larger one)"
     return name
@@ -211,7 +214,7 @@ def key_lines(result: dict[str, Any]) -> list[str]:
 
 
 async def _startable(host: Host) -> str | None:
-    """A workflow of the project that can be started as it is: it wants no inputs."""
+    """Return a workflow of the project that needs no inputs, or None."""
     for name in host.workflows:
         document = await host.runs.get_workflow(name, OPERATOR)
         if not any(item.get("required") and "defaultValue" not in item for item in document.get("variables", ())):
@@ -220,7 +223,7 @@ async def _startable(host: Host) -> str | None:
 
 
 def _to_try(result: dict[str, Any]) -> list[str]:
-    """Lines that can be typed as they are in another terminal of this folder."""
+    """Return commands that a person can type as they are, in another terminal of this folder."""
     key = result["key"]
     if not key and result["keyFrom"] == "file":
         key = f"$(cat {shlex.quote(result['keyFile'])})"
@@ -237,7 +240,7 @@ def _to_try(result: dict[str, Any]) -> list[str]:
 
 
 def called_as() -> str:
-    """What to type for this command: `forestay` where the shell finds it, else the way that it was called."""
+    """Return what to type for this command: `forestay` where the shell finds it, else the path it was called by."""
     called = Path(sys.argv[0])
     if shutil.which("forestay") is not None or called.name != "forestay":
         return "forestay"

@@ -1,4 +1,4 @@
-"""The files of a project that a developer edits, and how they differ from one look to the next."""
+"""Watches the files that a developer edits: how they differ from one look to the next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SKIPPED = frozenset({"node_modules", "__pycache__", ".git", ".venv"})
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A file as it was when it was looked at."""
+    """A file at the time of a look."""
 
     changed_ns: int
     size: int
@@ -23,16 +23,16 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 Look = Mapping[str, Seen]
-"""Every watched file by its name in the project."""
+"""Every watched file by its path in the project."""
 
 
 def look(root: Path, config: Config) -> dict[str, Seen]:
-    """The settings, node files, workflows, agents and extensions of a project, as they are now."""
+    """Return the current state of a project's settings, node files, workflows, agents and extensions."""
     found: dict[str, Seen] = {}
     for path in _files(root, config):
         try:
             about = path.stat()
-        except OSError:  # it is gone again
+        except OSError:  # deleted meanwhile
             continue
         found[os.path.relpath(path, root)] = Seen(about.st_mtime_ns, about.st_size, about.st_uid)
         if len(found) >= _MOST_FILES:
@@ -41,12 +41,12 @@ def look(root: Path, config: Config) -> dict[str, Seen]:
 
 
 def differences(before: Look, after: Look) -> list[str]:
-    """The files that came, went or changed."""
+    """Return the files that were added, removed or changed."""
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
 def of_others(found: Look, owner: int) -> list[str]:
-    """The files that belong to somebody else: what another person wrote is not trusted unseen."""
+    """Return the files of other owners: what another person wrote is not trusted unseen."""
     return sorted(name for name, seen in found.items() if seen.owner != owner)
 
 
@@ -63,7 +63,7 @@ def _files(root: Path, config: Config) -> Iterator[Path]:
 
 
 def _below(path: Path) -> Iterator[Path]:
-    """A file, or the files of a folder; links are not followed."""
+    """Yield a file, or the files of a folder; links are not followed."""
     if path.is_file():
         yield path
         return

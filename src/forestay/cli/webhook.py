@@ -1,4 +1,4 @@
-"""Webhooks: addresses that are told of events."""
+"""Webhooks: addresses that events are sent to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forestay worker`: carry runs of a ledger that other processes serve."""
+"""`forestay worker`: carry runs of a ledger that other processes share."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ async def graph(
 
 
 def _checked(name: str, registry: NodeRegistry) -> dict[str, Any]:
-    """What is to be said about one file; one that holds no document is a mistake too."""
+    """Check one file; a file without a document is an error too."""
     from forestay.runs import check_workflow
 
     try:
@@ -143,13 +143,13 @@ async def _stored(host: Connection, name: str, document: dict[str, Any]) -> dict
 
 
 def document_of(name: str) -> dict[str, Any]:
-    """The document in a file, or the one that `MODULE:NAME` declares with `@workflow`."""
+    """Return the document in a file, or the one that `MODULE:NAME` declares with `@workflow`."""
     written = None if names_file(name) else _IN_PYTHON.fullmatch(name)
     return read_document(Path(name)) if written is None else _declared(written["module"], written["name"])
 
 
 def _declared(module: str, name: str) -> dict[str, Any]:
-    """Import the module that the person at the terminal named, from this folder or what is installed."""
+    """Import the named module, from this folder or the installation, and return its workflow's document."""
     import importlib
     import sys
 
@@ -184,7 +184,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def _located(content: bytes, problem: Problem) -> dict[str, Any]:
-    """A place that an editor can go to, and what is the matter most often."""
+    """Add the line and column of invalid JSON, and the most common correction."""
     details = dict(problem.details)
     if problem.key != "invalid_json":
         return details

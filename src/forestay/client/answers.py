@@ -1,4 +1,4 @@
-"""What a host answered: the result, or the Problem that it was."""
+"""Reads the answer of a host: its result, or the Problem that it reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forestay.kernel import TABLE, Problem
 
 
 def answer_of(status: int, content: bytes, retry_after: str | None = None) -> Any:
-    """The result in an answer, enveloped or not; a refusal is raised."""
+    """Return the result of an answer, with or without an envelope; raise a refusal as its Problem."""
     body: Any = read_json(content, f"The host answered {status} with something that is no JSON.") if content else None
     if status >= 400:
         raise problem_of(status, body, retry_after)
@@ -22,7 +22,7 @@ def answer_of(status: int, content: bytes, retry_after: str | None = None) -> An
 
 
 def read_json(content: bytes, otherwise: str, type: Any = Any) -> Any:
-    """What a host sent; a Problem in the words of `otherwise` when it is not of that type."""
+    """Decode `content` as `type`; raise a Problem with the message `otherwise` when that fails."""
     try:
         return msgspec.json.decode(content, type=type)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -30,7 +30,7 @@ def read_json(content: bytes, otherwise: str, type: Any = Any) -> Any:
 
 
 def problem_of(status: int, body: Any, retry_after: str | None = None) -> Problem:
-    """The Problem that a refusal tells, whichever contract's words it uses."""
+    """Return the Problem that a refusal reports, with or without an envelope."""
     said = _object(body)
     if _enveloped(body):
         said = _object(said.get("error"))
@@ -43,7 +43,7 @@ def problem_of(status: int, body: Any, retry_after: str | None = None) -> Proble
     return Problem(key if key in TABLE else "upstream_confused", message, retry_after_ms=wait, **known)
 
 
-# What a Problem itself is made of.
+# Arguments of `Problem` itself: a detail may not repeat their names.
 _TAKEN = ("self", "key", "message", "retry_after_ms", "problem")
 
 
@@ -52,7 +52,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _wait(told: Any, header: str) -> int | None:
-    """Milliseconds, as the body or else the header says."""
+    """Return the milliseconds to wait: the body's figure, else the header's."""
     if isinstance(told, int) and told > 0:
         return int(told)
     return int(header) * 1000 if header.isascii() and header.isdigit() and len(header) < 10 else None
@@ -73,6 +73,6 @@ def _enveloped(body: Any) -> bool:
 
 def _key_of(code: str, status: int) -> str:
     rows = [row.key for row in TABLE.values() if row.openwop == code]
-    rows.sort(key=lambda key: key != code)  # the row of that very name speaks before those that share its code
+    rows.sort(key=lambda key: key != code)  # the row whose key is the code comes before others with that code
     exact = [key for key in rows if TABLE[key].http == status]
     return (exact or rows or ["upstream_confused"])[0]

@@ -1,6 +1,6 @@
-"""`AsyncClient`: a running host for coroutines. `Client` does the same for plain code.
+"""`AsyncClient` calls a running host from coroutines. `Client` does the same for plain code.
 
-- K1  A refusal is raised as the Problem that it was on the host.
+- K1  A refusal is raised as the same Problem that the host reported.
 - K2  `events` yields every event of a run once and in order, also when the connection breaks or the host restarts.
 - K3  Only reading is repeated. A call that changes something is sent once; give an idempotency key to send it again.
 """
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LAFS = "application/vnd.lafs.envelope+json"
-_PATIENCE = 12  # tries to reach a host that went away: three quarters of a minute
+_PATIENCE = 12  # attempts to reach a host that went away: about 45 seconds in all
 _PAUSE = 0.2  # seconds before a stream that ended early is opened again
 _ASK = "forestay-ask"
 
@@ -45,9 +45,8 @@ def _awaited(make: Callable[P, Call[T]]) -> Callable[Concatenate[AsyncClient, P]
 class AsyncClient:
     """`async with AsyncClient() as client: await client.run("order", {"pieces": 3})`.
 
-    The address and the key are arguments, else FORESTAY_URL and FORESTAY_API_KEY. `patience` is how often a host that
-    went away is tried again while its events are read. `transport` leads to the host another way than a socket;
-    `headers` go with every request.
+    `url` and `key` default to FORESTAY_URL and FORESTAY_API_KEY. `patience` is how often `events` tries again to reach
+    a host that went away. `transport` replaces the socket; `headers` go with every request.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class AsyncClient:
         await self._http.aclose()
 
     async def send(self, call: Call[T]) -> T:
-        """Send one call; its result, or the Problem that the host answered (K1)."""
+        """Send one call and return its result; raise the Problem that the host answered (K1)."""
         import httpx
 
         headers = {"Accept": LAFS, **call.headers}
@@ -111,7 +110,7 @@ class AsyncClient:
     put_workflow = _awaited(calls.put)
 
     async def questions(self, run_id: str) -> list[Interrupt]:
-        """The open questions of a run."""
+        """Return the open questions of a run."""
         return (await self.send(calls.questions(run_id))).interrupts
 
     async def agents(self) -> list[AgentLine]:
@@ -120,7 +119,7 @@ class AsyncClient:
     async def runs(
         self, *, status: list[str] | None = None, workflow: str | None = None, tag: str | None = None
     ) -> AsyncGenerator[RunSummary, None]:
-        """Every run, the newest first, page by page."""
+        """Yield every run, newest first; fetch them page by page."""
         cursor: str | None = None
         while True:
             page = await self.send(calls.page(status=status, workflow=workflow, tag=tag, cursor=cursor))
@@ -132,7 +131,7 @@ class AsyncClient:
     async def events(
         self, run_id: str, *, mode: str = "debug", after: int = -1, lost: Callable[[bool], None] = lambda away: None
     ) -> AsyncGenerator[RunEvent, None]:
-        """The events of a run until it ends (K2); `lost` is told when the host goes away and when it is back."""
+        """Yield the events of a run until it ends (K2); `lost` learns when the host goes away and when it is back."""
         import httpx
 
         failures = 0
@@ -158,7 +157,7 @@ class AsyncClient:
     async def _stream(
         self, run_id: str, mode: str, after: int, lost: Callable[[bool], None]
     ) -> AsyncGenerator[RunEvent, None]:
-        """The events of one connection."""
+        """Yield the events of one connection."""
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         path, query = calls.get(run_id).path + "/events", {"streamMode": mode}
         async with self._http.stream("GET", path, params=query, headers=headers) as response:
@@ -171,7 +170,7 @@ class AsyncClient:
                     yield read_json(data, "The host sent an event that cannot be read.", RunEvent)
 
     async def wait(self, run_id: str) -> RunSnapshot:
-        """The run when it has ended, or when it waits for a person."""
+        """Wait until the run ends or waits for a person, and return it."""
         async for event in self.events(run_id, mode="updates"):
             if event.type == "interrupt.requested" and await self.questions(run_id):
                 break
@@ -182,16 +181,16 @@ class AsyncClient:
         return await self.wait((await self.start(workflow, inputs)).run_id)
 
     async def ask(self, question: str, agent: str | None = None) -> str:
-        """An agent's answer; a Problem when its run fails or waits for a person."""
+        """Return an agent's answer; raise a Problem when its run fails or waits for a person."""
         return _said(await self.run(_ASK, {"question": question, **({"agentId": agent} if agent else {})}))
 
     async def relay(self, app_id: str, config: dict[str, Any] | None = None) -> AsyncRelaySession:
-        """A relay session of the host; it is closed at the end of its `async with` block."""
+        """Open a relay session on the host; its `async with` block closes it."""
         return AsyncRelaySession(self, (await self.send(calls.open_session(app_id, config))).session_id)
 
 
 class AsyncRelaySession:
-    """Facts in, answers past the model's window out."""
+    """A relay session: ingests facts, and dispatches tasks whose answers may pass the model's window."""
 
     def __init__(self, client: AsyncClient, session_id: str) -> None:
         self._client = client

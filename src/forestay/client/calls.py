@@ -1,6 +1,6 @@
-"""Every call that a client makes: what is sent, and the type of what comes back. Data only.
+"""Every call that a client makes: its request and the type of its answer. Data only.
 
-`name` is the operation of the server. A test holds method, path and answer beside that operation.
+`name` is the operation of the server. A test compares method, path and answer with that operation.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Dispatched(msgspec.Struct, frozen=True):
-    """What the model wrote, and how it went."""
+    """The model's output, its quality report and its token counts."""
 
     output: str
     quality_report: dict[str, Any]

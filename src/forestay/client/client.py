@@ -24,7 +24,7 @@ A = TypeVar("A", bound=Closing)
 
 
 class Loop:
-    """An event loop in a thread, so that a caller may itself run inside another loop, as in a notebook."""
+    """An event loop in a thread, so that the caller may run inside another loop, as in a notebook."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -32,7 +32,7 @@ class Loop:
         self._thread.start()
 
     def run(self, awaitable: Awaitable[T]) -> T:
-        """The result of a coroutine; it is cancelled when the caller is interrupted."""
+        """Return the result of a coroutine; cancel it when the caller is interrupted."""
 
         async def awaited() -> T:
             return await awaitable
@@ -45,7 +45,7 @@ class Loop:
             raise
 
     def each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        """The items of an asynchronous generator, one by one."""
+        """Yield the items of an asynchronous generator, one by one."""
         try:
             while True:
                 try:
@@ -138,12 +138,12 @@ class Client(Blocking[AsyncClient]):
     events = _iterating(AsyncClient.events)
 
     def relay(self, app_id: str, config: dict[str, Any] | None = None) -> RelaySession:
-        """A relay session of the host; it is closed at the end of its `with` block."""
+        """Open a relay session on the host; its `with` block closes it."""
         return RelaySession(self._loop, self._loop.run(self._inner.relay(app_id, config)))
 
 
 class RelaySession(Blocking[AsyncRelaySession]):
-    """Facts in, answers past the model's window out."""
+    """A relay session: ingests facts, and dispatches tasks whose answers may pass the model's window."""
 
     @property
     def session_id(self) -> str:

@@ -1,4 +1,4 @@
-"""Server-sent events as they arrive: bytes in pieces in, the data of whole events out. Pure.
+"""Parses server-sent events as they arrive: takes chunks of bytes, returns the data of whole events. Pure.
 
 A line ends with LF, CR or both, and with nothing else: a text may hold U+2028 or U+0085, at which `str.splitlines`
 breaks.
@@ -15,7 +15,7 @@ _END = re.compile(rb"\r\n|\n|\r")
 
 
 class EventStream:
-    """The events of one connection."""
+    """The parser of one connection."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -23,13 +23,13 @@ class EventStream:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The data of each event that `chunk` makes whole."""
+        """Return the data of each event that `chunk` completes."""
         found: list[bytes] = []
         pending = self._rest + chunk
         at = 0
         for end in _END.finditer(pending, max(0, len(self._rest) - 1)):
             if end.group() == b"\r" and end.end() == len(pending):
-                break  # its LF may come with the next piece
+                break  # its LF may come with the next chunk
             self._line(pending[at : end.start()], found)
             at = end.end()
         self._rest = pending[at:]

@@ -1,4 +1,4 @@
-"""The conformance kit: tries any host from outside, by its address, in the words of the contract."""
+"""The conformance kit: tries any host from outside, by its address, against the contract."""
 
 from typing import TYPE_CHECKING
 

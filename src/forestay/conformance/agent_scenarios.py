@@ -1,4 +1,4 @@
-"""Agents that work: the inventory, the live runtime, tools, memory, evaluations (RFC 0070 to 0081)."""
+"""Scenarios of agents: the inventory, the live runtime, tools, memory, evaluations (RFC 0070 to 0081)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIMENSIONS = {
 _TIERS = {"pure", "read", "write", "exec"}
 _SOURCES = {"node-pack", "workflow", "mcp", "connector", "host-extension"}
 _MEMORY = "/v1/host/sample/memory"
-_FOREIGN = "conformance/another-tenant/agent-memory"  # what the contract's fixture asks for
+_FOREIGN = "conformance/another-tenant/agent-memory"  # the reference that the contract's fixture reads
 
 
 @scenario("agent-manifest-runtime", "agents", _PLATFORM, needs="agents.manifestRuntime.supported")
@@ -42,7 +42,7 @@ def live_shape(target: Target) -> None:
 
 
 def _invoked(target: Target, **scenario: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What the seam says, and the agent's events as the durable log has them."""
+    """Return the seam's answer, and the agent's events from the durable log."""
     found = target.seam("agents/live-invoke", scenario)
     return found, target.told(found["runId"], "agent.")
 

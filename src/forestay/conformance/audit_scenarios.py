@@ -1,4 +1,4 @@
-"""The audit log of a host: whether it holds, and whether its checkpoints are signed (`openwop-audit-log-integrity`)."""
+"""Scenarios of the audit log: its hash chain and its signed checkpoints (`openwop-audit-log-integrity`)."""
 
 from __future__ import annotations
 

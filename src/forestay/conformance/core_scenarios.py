@@ -1,4 +1,4 @@
-"""The core of the protocol: discovery, keys, errors, runs, their logs and streams, interrupts, replay."""
+"""Scenarios of the protocol's core: discovery, keys, errors, runs, their logs and streams, interrupts, replay."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def streams(target: Target) -> None:
 
 
 def _asked(target: Target, name: str, status: str, kind: str) -> tuple[str, str, str]:
-    """A run that waits: its id, the node that asks and the token of the question."""
+    """Start a run that waits; return its id, the node that asks and the token of the question."""
     run_id = target.start(name)
     target.wait(run_id, status)
     (asked,) = target.read(f"/v1/runs/{run_id}/interrupts")["interrupts"]

@@ -1,4 +1,4 @@
-"""The workflows that scenarios run: the contract's own where the host has them, else ours, stored for the occasion."""
+"""The workflows that scenarios run: the contract's fixtures where the host has them, else stand-ins that we store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def node(id: str, type_id: str, config: dict[str, Any] | None = None, **more: An
 
 
 def workflow(id: str, *nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Nodes in a row, unless `edges` says otherwise."""
+    """Build a workflow whose nodes run in a row, unless `edges` says otherwise."""
     row = [
         {"id": f"e{index}", "sourceNodeId": first["id"], "targetNodeId": second["id"]}
         for index, (first, second) in enumerate(itertools.pairwise(nodes))
@@ -89,4 +89,4 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "kit-configurable-schema", node("start", "core.noop"), configurableSchema=_SIZES
     ),
 }
-"""By the contract's name of what each stands in for."""
+"""Workflows in place of the contract's fixtures, by the fixture's name."""

@@ -1,4 +1,4 @@
-"""What governs agents: deployments, budgets, triggers, the roster and the org chart (RFC 0082 to 0087)."""
+"""Scenarios of governance: deployments, budgets, triggers, the roster and the org chart (RFC 0082 to 0087)."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def chart_authority(target: Target) -> None:
 
 @contextmanager
 def _headed(target: Target, agent_id: str) -> Iterator[None]:
-    """The agent as the only head of the caller's chart for the time, where the host takes one as forestay does."""
+    """Make the agent the only head of the caller's chart within the block; needs a host with forestay's own API."""
     chart, name = target.read(_CHART), f"host:kit-{uuid4().hex[:12]}"
     member = {"rosterId": name, "persona": "Head", "agentRef": {"agentId": agent_id}, "owner": chart["owner"]}
     unit = {
@@ -209,7 +209,7 @@ def _headed(target: Target, agent_id: str) -> Iterator[None]:
 
 @contextmanager
 def _charted(target: Target) -> Iterator[dict[str, Any]]:
-    """The caller's chart. An empty one gets a department, where the host takes one as forestay does, for the time."""
+    """Yield the caller's chart; an empty one gets a department within the block, on a host with forestay's own API."""
     empty = target.read(_CHART)
     if empty["departments"]:
         yield empty

@@ -1,4 +1,4 @@
-"""A report as JUnit XML, which build servers read."""
+"""Writes a report as JUnit XML, which build servers read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from forestay.conformance.report import Trial
 
-_FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")  # what XML 1.0 cannot say
+_FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")  # characters that XML 1.0 does not allow
 
 
 def junit(report: Trial) -> bytes:
-    """One suite, one case for each scenario."""
+    """Return the report as one suite with a case for each scenario."""
     outcomes = [item.outcome for item in report.results]
     suite = Element(
         "testsuite",

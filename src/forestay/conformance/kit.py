@@ -1,7 +1,7 @@
-"""The kit: tries a host with every scenario, or with those of a profile.
+"""The kit: tries a host with every scenario, or with the scenarios of a profile.
 
-- N1  A scenario passes, fails or asks nothing, with a reason; none ends the trial.
-- N2  What a host does not claim is not applicable. Under a profile, and under `strict`, nothing is: it fails.
+- N1  A scenario passes, fails or is not applicable, with a reason; none ends the trial.
+- N2  What a host does not claim is not applicable. Under a profile, and under `strict`, it fails instead.
 - N3  What a host claims and does not do fails.
 """
 
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-# In which order families are tried: what others rest on comes first.
+# Families in the order in which they are tried: those that others depend on come first.
 _ORDER = (
     "discovery", "auth", "errors", "runs", "streams", "interrupts", "replay", "agents", "prompts", "usage", "feedback",
     "tools", "memory", "evaluations", "deployments", "budgets", "triggers", "roster", "egress", "oauth", "packs",
@@ -49,7 +49,7 @@ _ORDER = (
 
 
 def scenarios(profile: str | None = None, names: Collection[str] = ()) -> list[Scenario]:
-    """The scenarios of a profile, or with these names; all when neither is given."""
+    """Return the scenarios of a profile, or with these names; all when neither is given."""
     if profile is not None and profile not in PROFILES:
         raise Problem("invalid_usage", f"There is no profile {profile[:80]!r}.", at="--profile", known=list(PROFILES))
     return [
@@ -71,7 +71,7 @@ def conform(
     transport: httpx.BaseTransport | None = None,
     clock: Clock | None = None,
 ) -> Report:
-    """Try the host at `url`. With `strict` what it does not claim fails too. `told` hears of each scenario."""
+    """Try the host at `url`. With `strict`, what it does not claim fails too. `told` gets each result."""
     clock = clock or SystemClock()
     chosen = scenarios(profile, names)
     with Target(url, key, other_key=other_key, transport=transport, clock=clock) as target:
@@ -97,7 +97,7 @@ def conform(
 
 
 def _claimed(target: Target, profile: str) -> Result:
-    """Whether the profile follows from the document at all."""
+    """Report whether the profile follows from the discovery document."""
     held = PROFILES[profile](target.document)
     reason = None if held else f"openwop-{profile} does not follow from the discovery document"
     if not held and profile.startswith("agent-platform"):

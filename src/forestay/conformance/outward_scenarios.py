@@ -1,4 +1,4 @@
-"""What leaves the host or comes into it: calls out, credentials, OAuth, packs (RFC 0047, 0066, 0076, 0079)."""
+"""Scenarios of what leaves or enters the host: calls out, credentials, OAuth, packs (RFC 0047, 0066, 0076, 0079)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NODE = {"typeId": "vendor.kit.node", "version": "1.0.0", "category": "data", "r
 
 
 def _hinted(kind: str, **more: str) -> dict[str, Any]:
-    """A text with a hint for a front end that draws a form of it (RFC 0066)."""
+    """Return the schema of a string with a hint for a front end that draws a form (RFC 0066)."""
     return {"type": "string", "x-openwop-form": {"kind": kind, **more}}
 
 

@@ -1,5 +1,4 @@
-"""What surrounds every agent: what its model calls used, what people think of its runs, what is told of its tool calls
-(RFC 0026, 0056, 0064)."""
+"""Scenarios of what surrounds every agent: model usage, feedback on runs, tool hooks (RFC 0026, 0056, 0064)."""
 
 from __future__ import annotations
 

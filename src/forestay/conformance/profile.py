@@ -1,4 +1,4 @@
-"""The contract's profiles: what a host has, as a function of its discovery document and of nothing else (§1.12)."""
+"""The contract's profiles, computed from a host's discovery document alone (§1.12)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AgentPlatform(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def flag(document: Document, path: str) -> Any:
-    """What stands at a dotted path; None when it does not."""
+    """Return the value at a dotted path, or None."""
     found: Any = document
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None
@@ -28,7 +28,7 @@ def flag(document: Document, path: str) -> Any:
 
 
 def _on(*paths: str) -> Callable[[Document], bool]:
-    """Whether one of the flags is true."""
+    """Return a test of whether one of the flags is true."""
     return lambda document: any(flag(document, path) is True for path in paths)
 
 
@@ -67,7 +67,7 @@ PROFILES: dict[str, Callable[[Document], bool]] = {
     "agent-platform": lambda document: agent_platform(document).level != "none",
     "agent-platform-full": lambda document: agent_platform(document).level == "full",
 }
-"""Whether a document has a profile, by the profile's name without `openwop-`."""
+"""Tests whether a document has a profile, by the profile's name without `openwop-`."""
 
 _PARTIAL = (
     "agents.manifestRuntime",
@@ -92,7 +92,7 @@ _TENANTS = "agents.manifestRuntime.installScope = tenant"
 
 
 def agent_platform(document: Document) -> AgentPlatform:
-    """RFC 0085: ten terms make it partial, six more make it full."""
+    """Return the level of a host by RFC 0085: ten terms make it partial, six more make it full."""
     first = {term: flag(document, f"{term}.supported") is True for term in _PARTIAL}
     first[_REPLAYS] = _on("replay.supported", "nondeterminismPolicy.declared")(document)
     more = {term: flag(document, f"{term}.supported") is True for term in _FULL}
@@ -107,5 +107,5 @@ def agent_platform(document: Document) -> AgentPlatform:
 
 
 def profiles(document: Document) -> list[str]:
-    """The names of the profiles that a host has."""
+    """Return the names of the profiles that a host has."""
     return [name for name, has in PROFILES.items() if has(document)]

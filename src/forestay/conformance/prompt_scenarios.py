@@ -1,4 +1,4 @@
-"""Prompts: the library, what it renders, and what a node's run tells of them (RFC 0027, 0028, 0029)."""
+"""Scenarios of prompts: the library, its renderings, and a run's events about them (RFC 0027, 0028, 0029)."""
 
 from __future__ import annotations
 

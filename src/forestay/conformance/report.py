@@ -1,4 +1,4 @@
-"""What a trial found: each scenario's outcome with its reason, and how much was covered."""
+"""The report of a trial: each scenario's outcome with its reason, and the counts per family."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Outcome = Literal["pass", "fail", "not-applicable"]
 
 
 class Result(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One scenario; `reason` says why it failed or asked nothing."""
+    """One scenario's outcome; `reason` says why it failed or was not applicable."""
 
     name: str
     family: str
@@ -24,7 +24,7 @@ class Result(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Covered(msgspec.Struct, frozen=True, rename="camel"):
-    """A family of scenarios, counted."""
+    """The counts of a family of scenarios."""
 
     family: str
     passed: int
@@ -33,7 +33,7 @@ class Covered(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Trial(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the scenarios of a contract found at an address."""
+    """The results of a contract's scenarios at an address."""
 
     contract: str
     url: str
@@ -47,7 +47,7 @@ class Trial(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Report(Trial, frozen=True, rename="camel", omit_defaults=True):
-    """A host, tried."""
+    """The trial of a host."""
 
     protocol_version: str
     implementation: dict[str, Any]

@@ -1,11 +1,11 @@
-"""A scenario: one thing that the contract asks of a host, tried from outside.
+"""A scenario: one requirement of the contract on a host, tried from outside.
 
     @scenario("runs-lifecycle", "runs", "core")
     def lifecycle(target: Target) -> None:
         "A run is made, ends, and its log says so."
 
-It returns when the host does it, raises `Failed` through `expect` when the host does not, and `NotApplicable` when the
-host does not claim to.
+The function returns when the host meets the requirement, raises `Failed` through `expect` when it does not, and
+`NotApplicable` when the host does not claim it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from forestay.kernel import Problem
 
 Check = Callable[[Any], None]
-"""What tries a host (`Target`) or a sidecar (`SidecarTarget`)."""
+"""Tries a host (`Target`) or a sidecar (`SidecarTarget`)."""
 
 
 class Failed(Exception):
@@ -26,11 +26,11 @@ class Failed(Exception):
 
 
 class NotApplicable(Exception):
-    """The host does not claim this, or cannot be asked from outside."""
+    """The host does not claim this, or nobody can try it from outside."""
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """`needs` is the flag of discovery without which it asks nothing; `profiles` are those that include it."""
+    """One scenario: not applicable without the discovery flag `needs`, and part of each of `profiles`."""
 
     name: str
     family: str
@@ -58,14 +58,14 @@ def scenario(
 
 
 def named(names: Collection[str], among: dict[str, Scenario]) -> list[Scenario]:
-    """These of the scenarios; all when no name is given."""
+    """Return the scenarios with these names; all when no name is given."""
     if unknown := sorted(set(names) - among.keys()):
         raise Problem("invalid_usage", f"There is no scenario {unknown[0][:80]!r}.", at="--only", known=list(among))
     return [item for item in among.values() if not names or item.name in names]
 
 
 def expect(held: object, otherwise: str) -> None:
-    """Fail with `otherwise` unless it held."""
+    """Fail with `otherwise` unless `held` is true."""
     if not held:
         raise Failed(otherwise)
 
@@ -77,7 +77,7 @@ def same(found: object, wanted: object, what: str) -> None:
 
 
 def has(found: object, names: set[str], what: str, *, closed: bool = False) -> None:
-    """Fail unless `found` is an object with these members, and with `closed` no others than these."""
+    """Fail unless `found` is an object with these members, and with `closed` no others."""
     if not isinstance(found, dict):
         raise Failed(f"{what} is no object: {_short(found)}")
     if missing := names - found.keys():

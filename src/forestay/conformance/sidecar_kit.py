@@ -23,7 +23,7 @@ def conform_sidecar(
     transport: httpx.BaseTransport | None = None,
     clock: Clock | None = None,
 ) -> Trial:
-    """Try the sidecar at `url`, under which its `/sessions` are. `told` hears of each scenario when it is over."""
+    """Try the sidecar at `url`, under which its `/sessions` are. `told` gets each result."""
     chosen, clock = named(names, of_sidecars), clock or SystemClock()
     results: list[Result] = []
     with SidecarTarget(url, key, transport=transport) as sidecar:

@@ -1,4 +1,4 @@
-"""What CRP asks of a sidecar, tried from outside."""
+"""The requirements of CRP on a sidecar, tried from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sidecar that is tried, over HTTP: nothing is known of it but its address and a key."""
+"""The sidecar on trial, over HTTP: the kit knows only its address and a key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT = "# Port\n\nThe north basin holds 12 boats. It is 9 m deep.\n\nAnna Keller
 ASK = {"system_prompt": "Be brief.", "task_input": "How many boats does the north basin hold?"}
 Signer = tuple[str, dict[str, Any]]
 """The secret that a session is bound to, and its handle."""
-_PROVIDER = (1020, 1021)  # numbers of what a model did, or that there is none
+_PROVIDER = (1020, 1021)  # CRP's error numbers for a model that fails or is missing
 
 
 class SidecarTarget(HttpTarget):
@@ -40,33 +40,33 @@ class SidecarTarget(HttpTarget):
         return self
 
     def tidy(self) -> None:
-        """Close what a scenario left open: an app has only so many sessions."""
-        with suppress(Failed):  # it is gone
+        """Close the sessions that a scenario left open: their number per app is limited."""
+        with suppress(Failed):  # the sidecar is gone
             while self._opened:
                 self.post(f"/sessions/{self._opened.pop()}/close")
 
     def ask(
         self, method: str, path: str, *, signed: Signer | None = None, known: bool = True, **options: Any
     ) -> httpx.Response:
-        """The sidecar's answer; `known` is false for a caller without a key."""
+        """Return the sidecar's answer; `known` is false for a caller without a key."""
         request = self.asked(method, path, self._key if known else None, **options)
         if signed is not None:
             request.headers["X-CRP-Signature"] = _signature(signed, request)
         return self.sent(request)
 
     def open(self, **body: Any) -> dict[str, Any]:
-        """The handle of a new session."""
+        """Open a session and return its handle."""
         handle: dict[str, Any] = answered(self.post("/sessions", {"app_id": APP, **body}), 201)
         if "binding_secret" not in body:
             self._opened.append(str(handle["session_id"]))
         return handle
 
     def session(self, **body: Any) -> str:
-        """The path of a new session."""
+        """Open a session and return its path."""
         return f"/sessions/{self.open(**body)['session_id']}"
 
     def taught(self, **body: Any) -> str:
-        """As `session`, with a text that has been taken in."""
+        """Open a session, ingest a text and return the session's path."""
         path = self.session(**body)
         answered(self.post(f"{path}/ingest", {"text": TEXT, "source_label": "port"}), 200)
         return path
@@ -77,14 +77,14 @@ class SidecarTarget(HttpTarget):
 
 
 def with_model(answer: httpx.Response) -> httpx.Response:
-    """The answer of a dispatch; a sidecar without a model cannot be asked for one."""
+    """Return the answer of a dispatch; not applicable when the sidecar has no model."""
     if answer.status_code >= 400 and refusal(answer)["code"] in _PROVIDER:
         raise NotApplicable(f"the sidecar has no model that answers: {answer.text[:200]}")
     return answer
 
 
 def refusal(answer: httpx.Response) -> dict[str, Any]:
-    """The body of a refusal, which is a number of the contract, a message and details."""
+    """Return the body of a refusal: it must be a number of the contract, a message and details."""
     body = answered(answer, answer.status_code)
     if not isinstance(body, dict) or body.keys() != {"code", "message", "details"} or not 1001 <= body["code"] <= 1031:
         raise Failed(f"a refusal ({answer.status_code}) is not the contract's: {answer.text[:200]}")
@@ -92,7 +92,7 @@ def refusal(answer: httpx.Response) -> dict[str, Any]:
 
 
 def events(answer: httpx.Response) -> list[dict[str, Any]]:
-    """The events of a stream, in order."""
+    """Return the events of a stream, in order."""
     if answer.status_code != 200 or not answer.headers.get("content-type", "").startswith("text/event-stream"):
         raise Failed(f"the stream answers {answer.status_code} {answer.headers.get('content-type')}")
     found = []

@@ -1,4 +1,4 @@
-"""The host that is tried, over HTTP: nothing is known of it but its address and a key."""
+"""The host on trial, over HTTP: the kit knows only its address and a key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEAMS = "/v1/host/sample"
 
 
 class HttpTarget:
-    """What is tried, over HTTP: a caller asks, and gets an answer or the scenario has failed."""
+    """A server on trial, over HTTP: a request without an answer fails the scenario."""
 
     def __init__(self, base: str, transport: httpx.BaseTransport | None) -> None:
         self._base = base.rstrip("/")
@@ -32,7 +32,7 @@ class HttpTarget:
         raise NotImplementedError
 
     def asked(self, method: str, path: str, key: str | None, **options: Any) -> httpx.Request:
-        """The request of a caller with this key."""
+        """Build the request of a caller with this key."""
         headers = dict(options.pop("headers", {}))
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
@@ -52,7 +52,7 @@ class HttpTarget:
 
 
 class Target(HttpTarget):
-    """One host. `other_key` is a key of another tenant; a host that makes keys as forestay does is asked for one."""
+    """One host. `other_key` is a key of another tenant; without it, the kit makes one by forestay's own API."""
 
     def __init__(
         self,
@@ -86,21 +86,21 @@ class Target(HttpTarget):
         return self
 
     def flag(self, path: str) -> Any:
-        """What discovery says at a dotted path."""
+        """Return the value at a dotted path of the discovery document."""
         return flag(self.document, path)
 
     # Asking
 
     def ask(self, method: str, path: str, *, key: str = "full", **options: Any) -> httpx.Response:
-        """The host's answer to a caller: `full`, `other`, or nobody."""
+        """Return the host's answer; `key` names the caller: `full`, `other`, or empty for none."""
         return self.sent(self.asked(method, path, self._keys.get(key), **options))
 
     def read(self, path: str, **options: Any) -> Any:
-        """The JSON of a page that must be there."""
+        """Return the JSON at a path that must exist."""
         return answered(self.get(path, **options), 200)
 
     def seam(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer of a test seam; a host may open none."""
+        """Return the answer of a test seam; not applicable when the host does not open it."""
         answer = self.post(f"{_SEAMS}/{path}", body)
         if answer.status_code in (404, 405):
             raise NotApplicable(f"the host does not open the test seam {_SEAMS}/{path}")
@@ -110,12 +110,12 @@ class Target(HttpTarget):
         return found
 
     def seam_open(self, path: str) -> None:
-        """Go on only where the host opens the test seam at `path`."""
+        """Raise `NotApplicable` unless the host opens the test seam at `path`."""
         if self.get(path).status_code in (404, 405):
             raise NotApplicable(f"the host does not open the test seam {path}")
 
     def other(self) -> str:
-        """The name of a caller of another tenant."""
+        """Return the name of a caller of another tenant; make its key when there is none."""
         if self._keys["other"] is None:
             wanted = {"name": f"kit-{uuid4().hex[:12]}", "tenant": "conformance-kit-other"}
             made = self.post("/host/v1/keys", wanted)
@@ -127,7 +127,7 @@ class Target(HttpTarget):
     # Runs
 
     def workflow(self, name: str) -> str:
-        """The id of a workflow that does what the contract's `name` does."""
+        """Return the id of a workflow that does what the contract's `name` does."""
         if name not in self._stored:
             self._stored[name] = name if name in (self.flag("fixtures") or ()) else self._stand_in(name)
         return self._stored[name]
@@ -152,7 +152,7 @@ class Target(HttpTarget):
         return found
 
     def events(self, run_id: str, after: int = -1, timeout: int = 1) -> list[dict[str, Any]]:
-        """Every event so far behind a sequence, by long poll."""
+        """Return the events after a sequence, by long poll."""
         page = self.read(f"/v1/runs/{run_id}/events/poll", params={"lastSequence": after, "timeout": timeout})
         found: list[dict[str, Any]] = page["events"]
         return found
@@ -161,7 +161,7 @@ class Target(HttpTarget):
         return [event for event in self.events(run_id) if event["type"].startswith(prefixes)]
 
     def wait(self, run_id: str, *statuses: str) -> dict[str, Any]:
-        """Wait, by long poll, until a run has one of these statuses; an ended one when none is given."""
+        """Wait, by long poll, until a run has one of these statuses; without any, until it ends."""
         wanted, after = statuses or ENDED, -1
         until = self._clock.monotonic() + _PATIENCE_SECONDS
         while True:
@@ -173,7 +173,7 @@ class Target(HttpTarget):
             after = max([after, *(event["sequence"] for event in self.events(run_id, after, timeout=2))])
 
     def stream(self, run_id: str, **options: Any) -> list[tuple[str, str, Any]]:
-        """A stream of server-sent events to its end, as (id, event, data)."""
+        """Read a stream of server-sent events to its end; return (id, event, data) for each."""
         answer = self.get(f"/v1/runs/{run_id}/events", **options)
         if answer.status_code != 200 or not answer.headers["content-type"].startswith("text/event-stream"):
             raise Failed(f"the event stream answers {answer.status_code} {answer.headers.get('content-type')}")
@@ -186,7 +186,7 @@ class Target(HttpTarget):
 
 
 def answered(answer: httpx.Response, status: int) -> Any:
-    """The JSON of an answer that must have this status."""
+    """Return the JSON of an answer that must have this status."""
     if answer.status_code != status:
         request = answer.request
         told = f"{request.method} {request.url.path} answers {answer.status_code}: {answer.text[:200]}"
@@ -198,7 +198,7 @@ def answered(answer: httpx.Response, status: int) -> Any:
 
 
 def refused(answer: httpx.Response, *statuses: int) -> dict[str, Any]:
-    """The body of a refusal, which must be the contract's envelope and no more (§1.2)."""
+    """Return the body of a refusal, which must be exactly the contract's envelope (§1.2)."""
     if answer.status_code not in statuses:
         wanted = " or ".join(map(str, statuses))
         path = answer.request.url.path

@@ -1,4 +1,4 @@
-"""One scenario, tried: what came of it, and how long it took."""
+"""Tries one scenario: its outcome, and how long it took."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forestay.kernel import Clock
 
 
 def tried(target: Any, item: Scenario, clock: Clock, *, strict: bool = False) -> Result:
-    """Try a host or a sidecar (N1). With `strict` a scenario that asks nothing has failed (N2)."""
+    """Try a host or a sidecar (N1). With `strict`, a scenario that is not applicable fails (N2)."""
     began = clock.monotonic()
     outcome: Outcome = "pass"
     reason: str | None = None
@@ -23,6 +23,6 @@ def tried(target: Any, item: Scenario, clock: Clock, *, strict: bool = False) ->
     except Failed as failed:
         outcome, reason = "fail", str(failed)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        # An answer without what the contract says it has.
+        # The answer lacks something that the contract requires.
         outcome, reason = "fail", f"an answer is not what the contract says: {type(error).__name__}: {error}"
     return Result(item.name, item.family, outcome, round(clock.monotonic() - began, 3), item.summary, reason)

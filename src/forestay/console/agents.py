@@ -1,4 +1,4 @@
-"""Agents: which there are, who works as them, and which version serves."""
+"""Agents: the inventory, the roster, and which version of each serves."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NEXT: dict[State | None, State] = {
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """A version of an agent, and where it stands; nowhere until it is promoted for the first time."""
+    """A version of an agent and its deployment record; without one until its first promotion."""
 
     version: str
     record: Deployment | None
 
     @property
     def verbs(self) -> dict[str, str]:
-        """What can be done with it, with the words on the buttons."""
+        """The transitions that are possible now, with the labels of their buttons."""
         state = self.record.state if self.record is not None else None
         if state == "active":
             return {"pause": "Pause", "rollback": "Roll back", "deprecate": "Deprecate"}
@@ -38,7 +38,7 @@ class Placed(msgspec.Struct, frozen=True):
 
     @property
     def goes_live(self) -> bool:
-        """Whether the next promotion lets it serve, so that the gates are asked."""
+        """Whether the next promotion makes it active, so that the gates apply."""
         return self.record is not None and _NEXT.get(self.record.state) == "active"
 
 

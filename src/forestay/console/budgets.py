@@ -1,4 +1,4 @@
-"""Budgets: what was spent, what calls hold, and the ceilings, as numbers and as bars."""
+"""Budgets: what was spent, what calls reserve, and the ceilings, as numbers and as bars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RUN, _NEWEST, _WIDTH = "run/", 50, 240
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One dimension of one account. `spent_px` and `held_px` are its bar; there is none without a ceiling."""
+    """One dimension of one account. `spent_px` and `held_px` are its bar, which needs a ceiling."""
 
     account: str
     run_id: str | None
@@ -30,7 +30,7 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def held_px(self) -> int:
-        """Never beyond the end: what is spent and held together never passes a ceiling."""
+        """The reserved part of the bar; it never passes the bar's end."""
         return min(_WIDTH - self.spent_px, round(_WIDTH * self.held / self.ceiling)) if self.ceiling else 0
 
     @property
@@ -54,7 +54,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def _with_own(visit: Visit, item: Standing) -> Standing:
-    """The account of a run with the ceilings that the run's own log says."""
+    """Return the account of a run with the ceilings from the run's own log."""
     state = await visit.host.runs.find_state(item.account.removeprefix(_RUN))
     limits = ceilings(state.budget.limits) if state is not None and state.budget is not None else {}
     return msgspec.structs.replace(item, limits=limits)

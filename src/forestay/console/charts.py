@@ -1,4 +1,4 @@
-"""How runs went over time, as pictures: runs and failures, tokens, cost and latency; SVG drawn here."""
+"""Charts of runs over time, as SVG: runs and failures, tokens, cost and latency."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTH, _HEIGHT, _FOOT = 560, 150, 18
 
 
 class Window(msgspec.Struct, frozen=True):
-    """A stretch of time to look at, in equal parts."""
+    """A period of time, in equal spans."""
 
     label: str
     span_ms: int
@@ -33,7 +33,7 @@ WINDOWS = {
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One row of numbers in a chart: how it is called and looks, and what it is in each part of the time."""
+    """One series of a chart: its label, its CSS class, and its value in each span."""
 
     label: str
     look: str
@@ -41,7 +41,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """A picture with its title and its sum in words."""
+    """A picture with its title and a sentence that sums it up."""
 
     title: str
     said: str
@@ -60,7 +60,7 @@ async def show(visit: Visit) -> Response:
 
 
 def charts(spans: Sequence[Span]) -> list[Chart]:
-    """The four pictures of a stretch of time."""
+    """Return the four charts of a period."""
     runs, failed = [float(one.runs) for one in spans], [float(one.failed) for one in spans]
     well = [all_ - bad for all_, bad in zip(runs, failed, strict=True)]
     read, written = [float(one.input_tokens) for one in spans], [float(one.output_tokens) for one in spans]
@@ -113,7 +113,7 @@ def _column(
     told: Callable[[float], str],
     stacked: bool,
 ) -> str:
-    """The bars of one part of the time: one on the other, or side by side."""
+    """Draw the bars of one span: stacked, or side by side."""
     if not any(values):
         return ""
     gap, below, drawn = min(2.0, step / 5), 0.0, ""

@@ -1,4 +1,4 @@
-"""A session as a page shows it: what was said on the branch, one line for each entry, and where other branches end."""
+"""A session as a page shows it: one line for each entry of the branch, and the ends of other branches."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Kind = Literal["user", "assistant", "result", "message", "note"]
 
 
 class ToolUse(msgspec.Struct, frozen=True):
-    """A call that the model asked for."""
+    """A tool call of the model."""
 
     name: str
     arguments: Any
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One entry; `by` is who says it: a tool, a kind of message, a kind of entry. An extension may have `drawn` it."""
+    """One entry; `by` is its author: a tool, a kind of message, a kind of entry. An extension may have `drawn` it."""
 
     id: str
     kind: Kind
@@ -39,7 +39,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """The end of a branch that the session does not go on from."""
+    """The end of a branch that the session left."""
 
     id: str
     words: str
@@ -47,7 +47,7 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """The branch as it stands; `earlier` entries come before what is shown."""
+    """The current branch; `earlier` counts the entries before those that are shown."""
 
     lines: tuple[Line, ...]
     earlier: int
@@ -55,7 +55,7 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 def conversation_of(tree: SessionTree, drawn: Mapping[str, Drawn]) -> Conversation:
-    """The branch; `drawn` holds what extensions draw in place of entries."""
+    """Return the branch for the page; `drawn` holds what extensions draw in place of entries."""
     branch = tree.branch()
     lines: list[Line] = []
     for entry in branch[-_SHOWN:]:
@@ -104,7 +104,7 @@ def _answer(entry: Entry, label: str) -> Line | None:
 
 
 def _branches(tree: SessionTree) -> list[Branch]:
-    """Where branches end that were left, the latest first."""
+    """Return the ends of the branches that the session left, the latest first."""
     parents = {entry["parentId"] for entry in tree.entries}
     here = {entry["id"] for entry in tree.branch()}
     ends = [entry for entry in tree.entries if entry["id"] not in parents and entry["id"] not in here]

@@ -1,7 +1,7 @@
-"""Sessions: the list, one conversation with what its extensions show and ask, and what a person says to it.
+"""Sessions: the list, one conversation with its extensions' output and dialogs, and a person's messages.
 
-The page is whole without a script: everything stands in it, and every form works. With one it follows the session: what
-is said comes in as it is said, and what extensions show comes and goes. Who follows is there for the extensions.
+The page works without a script: it shows everything, and every form works. With the script it follows the session: new
+text and the extensions' output appear at once. To extensions, a person who follows counts as present.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TOLD = ("agent.toolCalled", "agent.toolReturned", "interrupt.requested", "inter
 
 
 class Offers(msgspec.Struct, frozen=True):
-    """Who may answer a message, and with which model; what is chosen already, or nothing."""
+    """The agents and models that a message may choose; `agent` and `model` are the current choice, or empty."""
 
     agents: list[str]
     models: list[str]
@@ -86,7 +86,7 @@ async def live(visit: Visit) -> Response:
 async def _frames(visit: Visit, tree: SessionTree) -> AsyncGenerator[bytes, None]:
     queue: asyncio.Queue[SessionState | RunEvent] = asyncio.Queue(_BACKLOG)
     watching = [asyncio.ensure_future(_put_states(visit, tree, queue))]
-    run_id, stood = None, None  # the page may have been made before the stream began: it is looked at once, whole
+    run_id, stood = None, None  # the page may be older than the stream: it reloads once, whole
     try:
         while True:
             try:
@@ -96,7 +96,7 @@ async def _frames(visit: Visit, tree: SessionTree) -> AsyncGenerator[bytes, None
                 yield KEEPALIVE
                 continue
             if isinstance(item, RunEvent):
-                if item.type == "output.chunk" and item.run_id == run_id:  # the words of a turn that is over are said
+                if item.type == "output.chunk" and item.run_id == run_id:  # the page has a finished turn
                     yield frame(canonical.encode(printable(str(item.payload["chunk"]))), "chunk")
                 elif item.type in _TOLD:
                     yield frame(b"", "told")
@@ -119,13 +119,13 @@ async def _put_states(visit: Visit, tree: SessionTree, queue: asyncio.Queue[Sess
 
 
 def _columns(visit: Visit) -> int | None:
-    """How wide the page is, where its script says so."""
+    """Return the page's width in columns if its script sends it, else None."""
     said = visit.asked("columns")
     return int(said) if said.isascii() and said.isdecimal() and len(said) < 5 else None
 
 
 async def _put_events(visit: Visit, run_id: str, queue: asyncio.Queue[SessionState | RunEvent]) -> None:
-    """The events of a turn, from its last answer on: what was said before stands in the page already."""
+    """Queue the events of a turn from its last answer on: the page already shows the earlier text."""
     seen = await visit.host.runs.events(run_id, visit.tenant, 0)
     start = max((event.sequence + 1 for event in seen if event.type == "agent.toolCalled"), default=0)
     async for event in visit.host.runs.follow(run_id, visit.tenant, start):
@@ -180,7 +180,7 @@ async def change(visit: Visit) -> Response:
 
 
 def _answer(fields: Form) -> Any:
-    """What the fields of a dialog say; None when it was cancelled."""
+    """Return the answer in the fields of a dialog; None when the person cancelled it."""
     if fields.get("do") != "answer":
         return None
     text = fields.get("value", "").replace("\r\n", "\n")
@@ -202,14 +202,14 @@ async def _said(visit: Visit, tree: SessionTree, message: str) -> None:
     _see(visit, tree)
     agent, model = visit.form.get("agent", "").strip() or None, chosen_model(visit)
     if agent is not None:
-        await visit.host.directory.get(visit.tenant, agent)  # there is one, or that is told here
+        await visit.host.directory.get(visit.tenant, agent)  # raises a Problem when there is no such agent
     await visit.host.fronts.say(
         tree, text, tenant=visit.tenant, principal=visit.caller.principal, agent=agent, model=model
     )
 
 
 async def _offers(visit: Visit, tree: SessionTree | None = None) -> Offers:
-    """The agents and models that a message may choose, with what the turn before chose."""
+    """Return the agents and models that a message may choose, and what the last turn chose."""
     turn = tree.turn if tree is not None else None
     agents = [item.agent_id for item in await visit.host.directory.listed(visit.tenant)]
     agent = str((turn.inputs.get("agentId") if turn is not None else None) or "")
@@ -221,7 +221,7 @@ async def _opened(visit: Visit) -> SessionTree:
 
 
 def _see(visit: Visit, tree: SessionTree) -> None:
-    """Who sends a form or opens the page is there for a while, also without a script."""
+    """Count a person who opens the page or sends a form as present for a while, even without a script."""
     if _may_answer(visit):
         visit.host.fronts.room(tree).seen()
 

@@ -1,4 +1,4 @@
-"""Credentials: which there are and where each may go. No page has a value: nobody can read one."""
+"""Credentials: the list, and the hosts that each may go to. No page shows a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluations: how well agents do, over time and beside each other."""
+"""Evaluations: the scores of agents over time, and two evaluations compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEWEST = 50
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """One evaluation: of what, when, and its scorecard where it has ended."""
+    """One evaluation: its agent, suite and time, and its scorecard when it has ended."""
 
     run_id: str
     agent_id: str
@@ -34,7 +34,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 class Trend(msgspec.Struct, frozen=True):
-    """How an agent's scores in a suite went."""
+    """An agent's scores in a suite over time."""
 
     title: str
     said: str
@@ -85,14 +85,14 @@ async def compare(visit: Visit) -> Response:
 
 
 async def newest(visit: Visit) -> list[Evaluation]:
-    """The newest evaluations of the tenant."""
+    """Return the newest evaluations of the tenant."""
     wanted = RunFilter(workflow_id=EVALUATION["id"])
     listed = await visit.host.runs.list_runs(wanted, visit.tenant, limit=_NEWEST)
     return [await _evaluation(visit, item.run_id) for item in listed.runs]
 
 
 def _trends(newest_first: list[Evaluation]) -> list[Trend]:
-    """A chart for each agent in each suite and mode that was scored more than once."""
+    """Return a chart for each agent, suite and mode with more than one score."""
     series: dict[tuple[str, str], list[Scored]] = {}
     for item in reversed(newest_first):
         if item.card is not None:

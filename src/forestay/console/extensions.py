@@ -1,6 +1,6 @@
-"""Extensions: what each registered, what it may do, what it did, and a person's decisions about it.
+"""Extensions: their registrations, permissions and calls, and a person's decisions about them.
 
-The folder's extensions run when a person trusts exactly what the folder brings.
+The folder's extensions run only when a person trusts exactly their content.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from forestay.extensions import EXPIRIES
 from forestay.kernel import Problem
 
 _CALLS = 50
-# The engine and the compiler come with the views: they are imported when a page is asked for.
+# The views import the engine and the compiler, so a page imports them when it is requested.
 
 
 @page("/extensions", "extensions", operator=True)

@@ -1,4 +1,4 @@
-"""A form that was refused: what is wrong stands beside the field, and what was typed stays."""
+"""A refused form: the page shows the error beside its field and keeps what the person typed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 
 from forestay.kernel import Problem, canonical
 
-_TYPED = (400, 404, 409, 422)  # what may be wrong with what somebody typed
+_TYPED = (400, 404, 409, 422)  # statuses of a mistake in the typed values
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """What was typed, and what is wrong with it: at a field, or with all of it (an empty name)."""
+    """The typed values and their error: at `field`, or of the whole form when `field` is empty."""
 
     given: Mapping[str, str] = {}
     field: str = ""
@@ -21,7 +21,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def refused(problem: Problem, given: Mapping[str, str], fields: Iterable[str]) -> Refused:
-    """The problem as the form's page shows it; raised again when it is not about what was typed."""
+    """Return the problem for the form's page; raise it again when it is not about the typed values."""
     if problem.row.http not in _TYPED:
         raise problem
     place = str(problem.details.get("at", "")).removeprefix("$.").removeprefix("$")
@@ -30,7 +30,7 @@ def refused(problem: Problem, given: Mapping[str, str], fields: Iterable[str]) -
 
 
 def typed_inputs(text: str) -> dict[str, Any]:
-    """The inputs of a run that somebody typed as JSON; nothing typed is none."""
+    """Decode the inputs of a run, typed as JSON; an empty text means no inputs."""
     try:
         found = canonical.decode(text.strip() or "{}")
     except Problem as problem:

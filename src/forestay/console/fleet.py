@@ -1,4 +1,4 @@
-"""The fleet: the processes that share the ledger, and what each of them carries."""
+"""The fleet: the processes that share the ledger, and the runs that each carries."""
 
 from __future__ import annotations
 

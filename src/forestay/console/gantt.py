@@ -1,7 +1,6 @@
-"""When each node of a run worked, waited and called tools: bars over one axis of time, as one SVG element.
+"""Draws when each node of a run worked, waited and called tools: bars over one axis of time, as one SVG element.
 
-The picture has no colours of its own: the page's style gives them by class. Text beside it says the same to those who
-do not see it.
+The page's style colours the picture by class. Text beside it says the same to people who do not see it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _RESTS = frozenset({"node.started", "node.resumed", "agent.promptResolved", "age
 
 
 class Bar(msgspec.Struct):
-    """Something that took time: a node's attempt, its waiting, a model's answer or a tool's call."""
+    """A period of time: a node's attempt, its waiting, a model's answer or a tool call."""
 
     kind: str  # node, wait, model or tool
     label: str
@@ -34,7 +33,7 @@ class Bar(msgspec.Struct):
 
 
 class Lane(msgspec.Struct):
-    """A node and what happened in it."""
+    """A node and its bars."""
 
     node: str
     bars: list[Bar] = []
@@ -54,7 +53,7 @@ class Gantt(msgspec.Struct, frozen=True):
 
 
 def gantt(events: Sequence[RunEvent], now: int) -> Gantt | None:
-    """The bars of a run; what is under way goes on until `now`. None when no node has begun."""
+    """Return the bars of a run; an open bar lasts until `now`. None when no node has begun."""
     lanes: dict[str, Lane] = {}
     rests: dict[str, int] = {}
     for event in events:
@@ -114,7 +113,7 @@ def _close(lane: Lane, kind: str, label: str, at: int, state: str) -> bool:
 
 
 def drawn(found: Gantt, link: Callable[[str], str]) -> str:
-    """The picture: a row for each node, one below it for its tools and answers where it has any."""
+    """Draw a row for each node, and one below it for its tool calls and model answers."""
     rows, y = [], _HEAD
     for lane in found.lanes:
         inner = [bar for bar in lane.bars if bar.kind in ("model", "tool")]

@@ -1,4 +1,4 @@
-"""What waits for a person: approvals, clarifications, capability prompts and everything else a run asks."""
+"""The inbox: approvals, clarifications, capability prompts and all other questions of runs to a person."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from forestay.surface import Caller
 
 
 async def open_questions(visit: Visit) -> tuple[list[Question], int]:
-    """The open questions of the caller's tenant, oldest first, and how many runs more wait; none for a caller who may
-    not answer."""
+    """Return the open questions of the caller's tenant, oldest first, and how many more runs wait.
+
+    A caller who may not answer gets none.
+    """
     if "approvals:respond" not in visit.caller.scopes:
         return [], 0
     found = await pending_prompts(visit.host.runs, visit.tenant)
@@ -30,14 +32,14 @@ async def open_questions(visit: Visit) -> tuple[list[Question], int]:
 
 
 async def _inputs(visit: Visit, run_ids: Collection[str]) -> dict[str, dict[str, Any]]:
-    """What each run was given, for a visitor who may read runs."""
+    """Return the inputs of each run, for a visitor who may read runs."""
     if "runs:read" not in visit.caller.scopes:
         return {}
     return {run_id: (await visit.host.runs.get_run(run_id, visit.tenant)).inputs for run_id in run_ids}
 
 
 async def waiting(host: Host, caller: Caller) -> int:
-    """How many questions wait for a person, for the number beside the inbox; no run is read for it."""
+    """Count the questions that wait for a person, without reading any run: the number beside the inbox."""
     if not {"approvals:respond", "runs:read"} <= caller.scopes:
         return 0
     return await host.runs.count_questions(caller.tenant)
@@ -131,7 +133,7 @@ async def answer(visit: Visit) -> Response:
 
 
 async def _asked(visit: Visit, run_id: str, node_id: str) -> Question | None:
-    """What a node asks now."""
+    """Return the open question of a node, or None."""
     found = [item for item in await questions_of(visit, run_id) if item.interrupt.node_id == node_id]
     return found[0] if found else None
 

@@ -1,4 +1,4 @@
-"""API keys: who may do what here; a new one is shown once."""
+"""API keys: list, create and revoke them; a new key is shown once."""
 
 from __future__ import annotations
 

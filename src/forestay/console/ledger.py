@@ -1,4 +1,4 @@
-"""The ledger: its streams, their records, and whether it holds."""
+"""The ledger: its streams, their records, and their verification."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def stream(visit: Visit) -> Response:
 
 
 def _page_of(stream: str) -> tuple[str, str] | None:
-    """The page that shows what this stream tells of, and its name."""
+    """Return the address and the name of the page about this stream's subject, or None."""
     kind, _, name = stream.partition("/")
     found = {"run": f"/runs/{name}", "relay": f"/relay/{name}", "trust": "/trust"}.get(kind)
     return (found, {"run": "the run", "relay": "the session", "trust": "what is trusted"}[kind]) if found else None

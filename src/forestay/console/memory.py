@@ -1,4 +1,4 @@
-"""Memory: what agents keep between runs, to find and to forget."""
+"""Memory: find and forget what agents keep between runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The org chart as a picture: departments as boxes with their members, each under the one it belongs to."""
+"""Draws the org chart: departments as boxes with their members, each below its parent department."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEAD, _LINE, _MOST = 30, 32, 8
 
 
 class Seat(msgspec.Struct, frozen=True):
-    """A member in a department: its name, and below it its role and whom it reports to."""
+    """A member in a department: its name, its role and whom it reports to."""
 
     name: str
     about: str
@@ -34,7 +34,7 @@ class Branch(msgspec.Struct, frozen=True):
 
     @property
     def height(self) -> int:
-        """Of the box itself."""
+        """The height of the department's own box."""
         return _HEAD + _LINE * min(len(self.seats), _MOST) + (18 if len(self.seats) > _MOST else 4)
 
     @property
@@ -43,7 +43,7 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 def branches(chart: OrgChart, roster: Mapping[str, RosterEntry], parent: str | None = None) -> list[Branch]:
-    """The departments below `parent`, each with those below it; a chart has no circle."""
+    """Return the departments below `parent`, each with its own below it; this ends, because a chart has no cycle."""
     roles = {role.role_id: role.name for item in chart.departments for role in item.roles}
 
     def name(roster_id: str) -> str:
@@ -67,7 +67,7 @@ def branches(chart: OrgChart, roster: Mapping[str, RosterEntry], parent: str | N
 
 
 def drawn(tops: list[Branch]) -> str:
-    """One SVG of all departments; the page says the same as a list."""
+    """Draw all departments as one SVG; the page lists them as text too."""
     width = sum(item.width for item in tops) + _GAP * max(0, len(tops) - 1)
     height = max((item.depth for item in tops), default=0)
     parts, left = "", 0
@@ -81,7 +81,7 @@ def drawn(tops: list[Branch]) -> str:
 
 
 def _tree(item: Branch, left: int, top: int) -> str:
-    """A department in the middle above those below it, with a line to each."""
+    """Draw a department centred above its child departments, with a line to each."""
     x, middle, bottom = left + (item.width - _WIDTH) / 2, left + item.width / 2, top + item.height
     parts = _box(item, x, top)
     taken = sum(one.width for one in item.below) + _GAP * max(0, len(item.below) - 1)

@@ -1,4 +1,4 @@
-"""The first page: what runs, what waits for a person, whether the ledger is well; and the page of the host's API."""
+"""The first page: recent runs, open questions and what can be started; and the page of the host's API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def overview(visit: Visit, said: Refused, http: int = 200) -> Response:
-    """The page, with a form that was refused where there was one."""
+    """Render the page; `said` is the form that was refused, or an empty one."""
     host = visit.host
     recent = await host.runs.search(visit.tenant, RunFilter(), limit=8)
     by_status = await host.runs.count_runs(visit.tenant)
@@ -61,12 +61,12 @@ async def api_page(visit: Visit) -> Response:
 
 
 def _is_for_people(workflow_id: str) -> bool:
-    """Whether a person starts it: the host's other workflows have doors of their own."""
+    """Whether people start this workflow here: the host's other workflows start in their own ways."""
     return workflow_id == ASK["id"] or not workflow_id.startswith(RESERVED)
 
 
 async def _startable(visit: Visit) -> list[tuple[str, list[str], str]]:
-    """The workflows that the caller can start: id, the names of their inputs, and an object to fill in."""
+    """Return the workflows that the caller can start: id, names of inputs, and a JSON object to fill in."""
     if "runs:create" not in visit.caller.scopes:
         return []
     runs = visit.host.runs

@@ -1,4 +1,4 @@
-"""The console: signing in, the look of a problem, and what every page stands on."""
+"""The console: sign-in, the page of a problem, static files, and the list of all pages."""
 
 from __future__ import annotations
 
@@ -78,21 +78,21 @@ _STATIC = {
     "talk.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-_PLAIN = re.compile(r"/(?!/)[!-\[\]-~]{0,2047}")  # visible ASCII without a backslash, which some take for a slash
+_PLAIN = re.compile(r"/(?!/)[!-\[\]-~]{0,2047}")  # visible ASCII without a backslash, which some read as a slash
 
-# Every page and form behind the door: method, path, name.
+# Every page and form that needs a sign-in: method, path, name.
 PAGES = tuple((item.method, item.path, item.name) for item in api.declared)
 _PLACES = {path.split("/")[1] for _, path, _ in PAGES} - {""}
 
 
 class Console:
-    """The pages of one host, as the surface serves them."""
+    """The pages of one host, for the surface to serve."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
         self.host = services.host
         self.templates = Templates()
-        self.looks = SessionHistories(self.host.relay)  # relay sessions as they were last looked at
+        self.looks = SessionHistories(self.host.relay)  # relay sessions as last viewed
         self.facts = {"version": f"forestay {__version__}", "model": self.host.models.default.name}
         self._door = Door(services.keys, self.host.key_for("console"), self.host.clock)
         http = self.host.config.http
@@ -104,21 +104,21 @@ class Console:
         return api.of(self)
 
     def caller(self, request: Request) -> Caller:
-        """The visitor whom the request's cookie names."""
+        """Return the caller that the request's cookie names."""
         visitor = request.scope[VISITOR] = self._door.read(request.cookies)
         if visitor is None:
             raise Problem("unauthenticated", "Nobody is signed in.", fix="Sign in with an API key.")
         return visitor.caller
 
     async def welcome(self, call: Call) -> None:
-        """Check the token of a form (C3), and look how many runs wait for the visitor."""
+        """Check the token of a form (C3), and count the questions that wait for the visitor."""
         visitor: Visitor = call.request.scope[VISITOR]
         call.request.scope[WAITING] = await inbox.waiting(self.host, visitor.caller)
         if call.operation.mutates:
             visitor.check(call.body.get("csrf"))
 
     def problem_page(self, request: Request, problem: Problem) -> Response:
-        """A problem as a page; the door for a visitor who is not signed in."""
+        """Show a problem as a page; send a visitor who is not signed in to the login page."""
         if problem.key == "unauthenticated":
             return go(_way_in(request))
         return self.templates.page(request, "problem.html", problem.row.http, error=problem.as_lafs(), row=problem.row)
@@ -182,7 +182,7 @@ class Console:
         if name not in _STATIC:
             return Response(status_code=404, headers=SECURITY_HEADERS)
         data = resources.files(__package__).joinpath("static", name).read_bytes()
-        tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'  # asked for at every load, sent when it changed
+        tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'  # each load asks; a changed file is sent
         headers = {**SECURITY_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
         if call.request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
@@ -190,7 +190,7 @@ class Console:
 
 
 def _way_in(request: Request) -> str:
-    """The address of the door, with the way back to the page that a browser asked for."""
+    """Return the address of the login page, with the page that a browser asked for as `next`."""
     if request.method != "GET" or HTML not in request.headers.get("accept", ""):
         return "/login"
     asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -198,8 +198,7 @@ def _way_in(request: Request) -> str:
 
 
 def own_path(text: str) -> str:
-    """`text` when it is the address of a page that shows something, else the first page: no visitor is sent to another
-    site."""
+    """Return `text` if it is the address of a page here, else the first page: no visitor is sent to another site."""
     path = text.partition("?")[0]
     first = path.split("/")[1] if path.startswith("/") else None
     known = (first == "" and path == "/") or first in _PLACES
@@ -207,8 +206,7 @@ def own_path(text: str) -> str:
 
 
 def is_from_elsewhere(request: Request) -> bool:
-    """Whether a browser says that another site (or another port) sent the form: it could sign a visitor in as
-    itself."""
+    """Whether the browser says that another site (or port) sent the form: it could sign a visitor in as itself."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site not in ("same-origin", "none")

@@ -1,9 +1,9 @@
-"""Markdown of a model as HTML that can do nothing but be read.
+"""Renders a model's Markdown as harmless HTML.
 
 Q1  The elements are those of Markdown, with no attribute but a link's address and what this file writes itself.
-Q2  A link leads to another site, openly; nothing is loaded from there.
-Q3  A text that is longer than `MOST`, or has more marks than `MARKS`, is shown as it was written: reading it could take
-    longer than a page may.
+Q2  A link may lead to another site (`noopener noreferrer nofollow`); nothing is loaded from there.
+Q3  A text longer than `MOST`, or with more marks than `MARKS`, is shown as it was written: parsing it could take too
+    long for a page.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MOST, MARKS = 20_000, 1_500
-_HEADING = 2  # a heading of the text stands below those of its page
+_HEADING = 2  # levels by which a heading is lowered below those of the page
 _LINKS = ("http://", "https://", "mailto:")
 
 
 @lru_cache(maxsize=256)
 def prose(text: str) -> Markup:
-    """`text` as the body of an element (Q1 to Q3)."""
+    """Return `text` as HTML for the body of an element (Q1 to Q3)."""
     if len(text) > MOST or sum(map(text.count, "[*_&<|~`")) > MARKS:
         return Markup('<p class="plain">{}</p>').format(text)
     return Markup(_reader().render(text))  # noqa: S704 - the reader escapes all that it does not write itself

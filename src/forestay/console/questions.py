@@ -1,7 +1,7 @@
-"""A run's open question as a person meets it: what is asked, why, and how the form's answer is read back.
+"""A run's open question as a form: what it asks and why, and the answer that the form's fields mean.
 
-H1  The form offers what the question takes, and nothing else; what a person typed is checked before it is sent.
-H2  A capability prompt shows what policy thought and what each answer would cost (Pi §5).
+H1  The form offers only what the question takes; typed values are checked before they are sent.
+H2  A capability prompt shows policy's decision and the expected cost of each answer (Pi §5).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forestay.runs import Prompt, title_of
 
 T = TypeVar("T")
 PROMPT = "capability-prompt"
-MOST_TOGETHER = 40  # a form has fifty fields
+MOST_TOGETHER = 40  # a form has at most fifty fields
 SIGN_IN = "mcp-sign-in"
 _ACTIONS = {"accept": "Approve", "reject": "Reject", "refine": "Ask for changes"}
 _PROMPT_LINES = {
@@ -33,7 +33,7 @@ _TEXTUAL = ("string", None)
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """One line of a clarification; `choices` when only these are taken."""
+    """One question of a clarification; it takes only `choices`, when there are any."""
 
     id: str
     text: str
@@ -42,7 +42,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Loss(msgspec.Struct, frozen=True, rename="camel"):
-    """What each answer is expected to cost, with the arithmetic."""
+    """The expected cost of each answer, with the arithmetic."""
 
     advice: Literal["grant", "deny"]
     probability: float
@@ -53,13 +53,13 @@ class Loss(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Ruled(msgspec.Struct, frozen=True):
-    """The rule by which policy asks."""
+    """The policy rule that made the prompt."""
 
     rule: str = ""
 
 
 class Remember(msgspec.Struct, frozen=True):
-    """How long an answer may hold."""
+    """One choice of how long an answer holds."""
 
     value: str = ""
     means: str = ""
@@ -72,13 +72,13 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Question(Prompt, frozen=True):
-    """An open interrupt and the run that asks it, as its form needs it; `inputs` where the visitor may read them."""
+    """An open interrupt and its run, for the form; `inputs` only if the visitor may read them."""
 
     inputs: dict[str, Any] | None = None
 
     @property
     def title(self) -> str:
-        """What the run that asks is about."""
+        """The title of the run that asks."""
         return title_of(self.inputs or {})
 
     @property
@@ -92,7 +92,7 @@ class Question(Prompt, frozen=True):
 
     @property
     def form(self) -> str:
-        """Which form answers it: a prompt's, a gate's, a clarification's or a free one."""
+        """The form that answers it: `prompt`, `gate`, `clarification` or `free`."""
         if self.data.get("artifactType") == PROMPT:
             return "prompt"
         if self.interrupt.kind in ("approval", "low-confidence"):
@@ -105,13 +105,13 @@ class Question(Prompt, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why it asks, when it says more than its title."""
+        """The reason for the question, if it says more than the title."""
         said = self.data.get("description")
         return said if isinstance(said, str) and said != self.text else ""
 
     @property
     def details(self) -> list[tuple[str, Any]]:
-        """What the question is about, line by line."""
+        """The subject of the question, as labelled lines."""
         if self.form == "prompt":
             rule = (_read(self.about.get("decision"), Ruled) or Ruled()).rule
             lines = [(label, self.about.get(name)) for name, label in _PROMPT_LINES.items()]
@@ -122,12 +122,12 @@ class Question(Prompt, frozen=True):
 
     @property
     def actions(self) -> list[tuple[str, str]]:
-        """The buttons of a gate; a gate that names none takes a yes and a no."""
+        """The buttons of a gate; by default accept and reject."""
         return [(name, label) for name, label in _ACTIONS.items() if name in (self._offered or ("accept", "reject"))]
 
     @property
     def editable(self) -> Any:
-        """The arguments that a person may change before saying yes; None when there are none to change."""
+        """The arguments that a person may change before approving, or None."""
         return self.about.get("arguments") if "edit-accept" in self._offered else None
 
     @property
@@ -135,7 +135,7 @@ class Question(Prompt, frozen=True):
         return _read(self.data.get("actions"), list[str]) or []
 
     def waits_for(self, state: str) -> bool:
-        """Whether it asks to sign in at a server, and the browser comes back from that sign-in."""
+        """Whether it asks for the sign-in at a server that has this `state`."""
         asked = urlsplit(str(self.about.get("open", ""))).query if self.data.get("artifactType") == SIGN_IN else ""
         return state in parse_qs(asked).get("state", [])
 
@@ -149,12 +149,12 @@ class Question(Prompt, frozen=True):
 
     @property
     def remembered(self) -> str:
-        """What is chosen when nobody chooses: the shortest."""
+        """The preselected choice: the shortest."""
         return "once" if any(item.value == "once" for item in self.remembers) else ""
 
     @property
     def scope(self) -> str | None:
-        """The narrowest scope that covers what was asked; None where the capability has no scope."""
+        """The narrowest scope that covers the request; None when the capability has no scope."""
         if self.about.get("capability") not in SCOPED:
             return None
         offered = _read(_choices(self.about).get("scopes"), list[Limit]) or []
@@ -163,7 +163,7 @@ class Question(Prompt, frozen=True):
 
     @property
     def everything(self) -> str:
-        """What a yes to the whole capability opens; empty where a yes cannot be narrower."""
+        """What a yes to the whole capability allows; empty when a yes cannot be narrower."""
         return (_read(_choices(self.about).get("everything"), Remember) or Remember()).means
 
     @property
@@ -173,7 +173,7 @@ class Question(Prompt, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Approvals of one workflow that are asked in the same words, so that one answer may fit them all."""
+    """Approvals of one workflow with the same text, so that one answer may fit them all."""
 
     text: str
     workflow_id: str
@@ -181,12 +181,12 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def actions(self) -> list[tuple[str, str]]:
-        """What all of them take without anything typed."""
+        """The actions that all of them take without typed text."""
         return [item for item in self.items[0].actions if item[0] in ("accept", "reject")]
 
 
 def groups(questions: list[Question]) -> list[Group]:
-    """The groups of at least two. A capability prompt is in none: what it opens is looked at one by one."""
+    """Return the groups of at least two gates. A capability prompt is in none: a person decides each by itself."""
     found: dict[tuple[str, str, str], list[Question]] = {}
     for item in questions:
         if item.form == "gate":
@@ -196,7 +196,7 @@ def groups(questions: list[Question]) -> list[Group]:
 
 
 def answer_of(form: Mapping[str, str], question: Question | None) -> Any:
-    """The resume value that a form means (H1)."""
+    """Return the resume value of a form (H1)."""
     if question is not None and question.form == "prompt":
         return _prompt(form, question)
     if question is not None and question.form == "clarification":
@@ -227,7 +227,7 @@ def _prompt(form: Mapping[str, str], question: Question) -> dict[str, Any]:
     if form.get("everything") == "yes":
         answer["everything"] = True
     elif scope and remember != "once":
-        Scope.of(str(question.about.get("capability", "")), scope)  # a Problem when it is none
+        Scope.of(str(question.about.get("capability", "")), scope)  # raises a Problem when it is no scope
         answer["scope"] = list(scope)
     return answer
 
@@ -256,7 +256,7 @@ def _choices(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(value: Any, kind: type[T]) -> T | None:
-    """A part of a question, which a workflow's author may have written: None when it is not what it should be."""
+    """Read a part of a question, which a workflow's author may have written; None when it does not fit `kind`."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

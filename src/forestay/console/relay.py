@@ -1,4 +1,4 @@
-"""Relay sessions: facts and their sources, what a model would be shown, and how the answers fared."""
+"""Relay sessions: facts and their sources, envelope previews, and the quality of the answers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def window(visit: Visit) -> Response:
 
 
 async def _view(visit: Visit) -> SessionHistory:
-    """The session; that of a run which hides something is for callers who may read the run (W24)."""
+    """Return the session; when its run has secrets, only for callers who may read the run (W24)."""
     view = await visit.console.looks.session(visit.path["sessionId"])
     run = await visit.host.runs.find_state(run_of(view.warm.app_id) or "")
     if run is not None and run.secrets and not visit.caller.reads_runs_of(run.owner.tenant if run.owner else ""):

@@ -1,4 +1,4 @@
-"""Pages from templates, and the headers that keep them harmless."""
+"""Renders pages from templates, with the headers that keep them safe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forestay.kernel import Record, iso, parse_iso
 if TYPE_CHECKING:
     import jinja2
 
-# Nothing from elsewhere, nothing inline, no frame, no form to another place.
+# No content from other sites, nothing inline, no frames, no forms to other sites.
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -29,7 +29,7 @@ SECURITY_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 
-VISITOR, WAITING = "forestay.visitor", "forestay.waiting"  # what a request is known to have, for every page
+VISITOR, WAITING = "forestay.visitor", "forestay.waiting"  # keys of the request's scope that every page uses
 _LOOKS = {
     "good": "completed, open, loaded, trusted, approved, compatible, accepted, allow, run, ok, accept, "
     "edit-accept, active, delivered",
@@ -42,11 +42,11 @@ _STATES = {status: look for look, statuses in _LOOKS.items() for status in statu
 
 
 class Templates:
-    """The console's templates. Everything is escaped; a template that asks for a missing value fails."""
+    """The console's templates. They escape every value; one that uses a missing value fails."""
 
     @cached_property
     def _environment(self) -> jinja2.Environment:
-        """Made for the first page: most hosts are never looked at."""
+        """Built for the first page, because most hosts never show one."""
         import jinja2
 
         environment = jinja2.Environment(
@@ -84,28 +84,28 @@ class Templates:
 
 
 def go(path: str) -> Response:
-    """Where the browser goes after a form: a path of ours, so never another site."""
+    """Redirect the browser after a form, to a path of this site."""
     return RedirectResponse(path, 303, headers=SECURITY_HEADERS)
 
 
 def segment(text: str) -> str:
-    """`text` as one part of an address, slashes and all."""
+    """Quote `text` as one segment of an address, slashes included."""
     return quote(text, safe="")
 
 
 def pretty(value: Any) -> str:
-    """A value as indented JSON; long ones are cut, and say so."""
+    """Return a value as indented JSON; a long one is cut and says so."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     return text if len(text) <= 20_000 else text[:20_000] + f"\n… {len(text) - 20_000} more characters"
 
 
 def state(status: str) -> str:
-    """The look of a status: good, bad, off, busy, or else wait."""
+    """Return the CSS class of a status: good, bad, off, busy, or else wait."""
     return _STATES.get(status, "wait")
 
 
 def short(name: str) -> str:
-    """An id that a person can tell from others: its beginning and its end; the whole one stands in the title."""
+    """Shorten an id to its beginning and its end; templates put the whole id into the title."""
     return name if len(name) <= 22 else f"{name[:10]}…{name[-6:]}"
 
 
@@ -113,7 +113,7 @@ _TOLD = ("toolName", "nodeId", "n", "capability", "method", "subject", "name", "
 
 
 def about(record: Record) -> str:
-    """What a record is about, in a word or two: the effect, the tool, the node, the capability."""
+    """Return the subject of a record in a word or two: the effect, tool, node or capability."""
     payload = record.payload if isinstance(record.payload, dict) else {}
     known = {**record.attrs, **payload}
     names = ("key",) if record.type == "forestay.effect.recorded" else _TOLD
@@ -121,7 +121,7 @@ def about(record: Record) -> str:
 
 
 def ruled(record: Record) -> dict[str, str] | None:
-    """What was decided about whom, and why; None for a record of another kind."""
+    """Return a policy decision's effect, subject, target and reason; None for other records."""
     payload = record.payload if isinstance(record.payload, dict) else {}
     found = {**payload, **(payload["data"] if isinstance(payload.get("data"), dict) else {})}
     if not record.type.endswith("policy.decision") or not isinstance(found.get("effect"), str):
@@ -133,12 +133,12 @@ def ruled(record: Record) -> dict[str, str] | None:
 
 
 def count(number: int | None) -> str:
-    """A number with separators; a dash for one that nobody knows."""
+    """Return a number with separators; a dash when it is unknown."""
     return "–" if number is None else f"{number:,}"
 
 
 def lasted(milliseconds: float | None) -> str:
-    """A duration in the unit that suits it."""
+    """Return a duration in a suitable unit."""
     if milliseconds is None:
         return "–"
     if 0 < milliseconds < 1:
@@ -150,22 +150,22 @@ def lasted(milliseconds: float | None) -> str:
 
 
 def dollars(value: float) -> str:
-    """An amount of USD with as many digits as it needs."""
+    """Return an amount of USD: small amounts have more digits."""
     return "$0" if not value else f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
 
 
 def attempt_took(attempt: Any) -> int:
-    """How long an attempt that has ended took, in milliseconds."""
+    """Return the duration of a finished attempt in milliseconds."""
     return parse_iso(attempt.ended_at) - parse_iso(attempt.started_at)
 
 
 def clock_time(value: int | str) -> str:
-    """The time of day, to the millisecond."""
+    """Return the time of day, to the millisecond."""
     return iso(value if isinstance(value, int) else parse_iso(value))[11:23]
 
 
 def day_time(value: int | str) -> str:
-    """Date and time, to the second, in UTC."""
+    """Return the date and time in UTC, to the second."""
     return iso(value if isinstance(value, int) else parse_iso(value))[:19].replace("T", " ")
 
 

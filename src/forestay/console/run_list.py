@@ -16,7 +16,7 @@ _RUNS_SHOWN = 50
 
 
 class Search(msgspec.Struct, frozen=True):
-    """What a person looks for in the list of runs, as its form and its links carry it."""
+    """A search in the list of runs, as the form and the links carry it."""
 
     text: str = ""
     status: str = ""
@@ -34,7 +34,7 @@ class Search(msgspec.Struct, frozen=True):
 
     @property
     def filters(self) -> RunFilter:
-        """The same for the table; a day is whole, from its first moment to its last."""
+        """The search as a filter of the runs table; a day counts from its first to its last moment."""
         return RunFilter(
             status=[self.status] if self.status else [],
             workflow_id=self.workflow or None,
@@ -45,19 +45,19 @@ class Search(msgspec.Struct, frozen=True):
 
     @property
     def asks(self) -> bool:
-        """Whether it leaves any run out."""
+        """Whether the search narrows the list."""
         return any((self.text.strip(), self.status, self.workflow, self.tag, self.since, self.until))
 
     @property
     def query(self) -> str:
-        """What a link adds to carry it on."""
+        """The query string that a link adds to keep the search."""
         given = {"q": self.text, **msgspec.to_builtins(self)}
         del given["text"]
         return "".join(f"&{name}={segment(value)}" for name, value in given.items() if value)
 
 
 def _midnight(day: str, name: str, later: int = 0) -> str | None:
-    """The first moment of a day, or of one that comes `later`."""
+    """Return the first moment of a day, or of the day `later` days after it."""
     if not day:
         return None
     try:

@@ -1,4 +1,4 @@
-"""One run with its live timeline, its nodes and its turns, and what a person can do to it."""
+"""One run: its live timeline, its nodes, its turns, and the forms that steer it."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ async def start(visit: Visit) -> Response:
 
 
 def _inputs(fields: Form) -> dict[str, Any]:
-    """The inputs of a run, from a question or from JSON."""
+    """Return the inputs of a run, from a question or from JSON."""
     return _asked(fields) if "question" in fields else typed_inputs(fields.get("inputs", ""))
 
 
 def _asked(fields: Form) -> dict[str, str]:
-    """A question to an agent, as the inputs of a run."""
+    """Return a question to an agent as the inputs of a run."""
     if not fields["question"].strip():
         raise Problem("schema_mismatch", "Ask something.", at="question")
     return {"question": fields["question"], **({"agentId": fields["agent"]} if fields.get("agent") else {})}
@@ -95,7 +95,7 @@ async def show(visit: Visit) -> Response:
 
 
 def _answer(snapshot: RunSnapshot) -> str:
-    """What the run has to say, when that is a text: its output of that name, or its only one."""
+    """Return the run's answer if it is a text: an output with a usual name, or the only output."""
     outputs = snapshot.outputs or {}
     named = [outputs.get(name) for name in ("answer", "output", "result", "text")]
     found = next((value for value in named if isinstance(value, str)), None)
@@ -148,7 +148,7 @@ async def turn(visit: Visit) -> Response:
 
 
 async def _shown(visit: Visit, session_id: str, window_id: str) -> Shown | None:
-    """What the relay added; None when the log does not name the window, or the relay's stream is elsewhere."""
+    """Return what the relay added; None when the log names no window, or the session cannot be read here."""
     if not session_id or not window_id:
         return None
     try:
@@ -160,7 +160,7 @@ async def _shown(visit: Visit, session_id: str, window_id: str) -> Shown | None:
 
 
 async def _works(visit: Visit, run_id: str) -> list[AgentWork]:
-    """The agents' steps of a run that the caller was found to own."""
+    """Return the agents' steps of a run; the caller must have checked that the visitor may read it."""
     records = await visit.host.ledger.read(stream_of(run_id), 0, _RECORDS_READ)
     return await read_work([to_event(record) for record in records], visit.host.relay)
 
@@ -230,7 +230,7 @@ async def fork(visit: Visit) -> Response:
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """The picture of a run's workflow: a wide one needs the width of the page, a huge one is scrolled."""
+    """The picture of a run's workflow: a wide one gets the whole page width, a huge one scrolls."""
 
     svg: str
     width: int
@@ -252,7 +252,7 @@ async def _graph(visit: Visit, snapshot: RunSnapshot) -> Graph | None:
 
 
 async def _definition(visit: Visit, snapshot: RunSnapshot) -> dict[str, Any]:
-    """The workflow as the run began with it, whatever was stored since; the latest when that is not on record here."""
+    """Return the workflow as it was when the run began; the latest one if the ledger does not have that."""
     first = await visit.host.ledger.read(stream_of(snapshot.run_id), 0, 1)
     stream, seq = ((first[0].attrs.get("p") or {}).get("workflow") if first else None) or ("", -1)
     kept = await visit.host.ledger.read(stream, seq, 1) if seq >= 0 else []

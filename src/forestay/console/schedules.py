@@ -1,4 +1,4 @@
-"""Schedules: which runs start by the clock, and when."""
+"""Schedules: runs that start by the clock."""
 
 from __future__ import annotations
 

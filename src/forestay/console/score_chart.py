@@ -1,4 +1,4 @@
-"""Scores of evaluations as pictures: one after the other, and two side by side; SVG drawn here."""
+"""Draws scores of evaluations as SVG: a series over time, and two compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BAR, _ROW = 220, 12
 
 
 class Scored(msgspec.Struct, frozen=True):
-    """One point of a chart: when, what was scored, how well, and where a click leads."""
+    """One point of a chart: its time, label, score and link."""
 
     at: str
     label: str
@@ -22,7 +22,7 @@ class Scored(msgspec.Struct, frozen=True):
 
 
 def over_time(title: str, points: Sequence[Scored]) -> str:
-    """The scores from 0 to 1 in the order of time, each a link to its run."""
+    """Draw the scores from 0 to 1 in order of time, each a link to its run."""
     step = (_WIDTH - _LEFT - 16) / max(1, len(points) - 1)
     places = [(_LEFT + 8 + at * step, _y(one.score)) for at, one in enumerate(points)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
@@ -34,7 +34,7 @@ def over_time(title: str, points: Sequence[Scored]) -> str:
             f'<a href="{escape(one.link)}" aria-label="{escape(said)}"><title>{escape(said)}</title>'
             f'<circle class="{look}" cx="{x:.1f}" cy="{y:.1f}" r="5"/></a>'
         )
-        if one.label != last:  # a version is named where it begins
+        if one.label != last:  # name a version where it begins
             side = "end" if x > _WIDTH - 60 else "start" if x < _LEFT + 40 else "middle"
             dots += f'<text class="time" x="{x:.1f}" y="{_HEIGHT + 14}" text-anchor="{side}">{escape(one.label)}</text>'
         last = one.label
@@ -54,7 +54,7 @@ def over_time(title: str, points: Sequence[Scored]) -> str:
 
 
 def pair(first: float | None, second: float | None) -> str:
-    """Two scores of one task as two bars, the earlier one above."""
+    """Draw two scores of one task as two bars, the earlier one above."""
     bars = "".join(
         f'<rect class="{look}" x="0" y="{at * _ROW}" width="{max(1.0, value * _BAR):.1f}" height="{_ROW - 3}"/>'
         for at, (look, value) in enumerate((("off", first), ("accent", second)))

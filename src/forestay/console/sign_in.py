@@ -1,12 +1,12 @@
-"""Signing in to the console: an API key is shown once at the door and becomes a signed cookie.
+"""Sign-in to the console: a visitor gives an API key once and gets a signed cookie.
 
 Invariants:
 
 - C1  The cookie names a key and a time, signed by the host; the key's text is not in it.
-- C2  A key that is revoked or expired signs its holder out: it is looked up at every request.
-- C3  Every form carries a token that only a page for this visitor could show (CSRF), beside SameSite=Strict.
+- C2  A revoked or expired key signs its holder out: every request looks it up.
+- C3  Every form carries a token that only a page for this visitor can show (CSRF), beside SameSite=Strict.
 - C4  With an https address in `http.public_url`, or when a proxy of `http.trusted_proxies` says that the visitor came
-      over TLS, the cookie goes over TLS alone. A header that anybody can send decides nothing.
+      over TLS, the cookie goes only over TLS. A header that anybody can send decides nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LIFETIME_MS = 12 * 60 * 60 * 1000
 
 
 class Visitor(msgspec.Struct, frozen=True):
-    """A caller who is signed in, and the token that its forms must carry."""
+    """A signed-in caller, and the token that its forms must carry."""
 
     caller: Caller
     csrf: str
 
     @property
     def is_operator(self) -> bool:
-        """Whether this is the host's own operator, who may see pages with every tenant's records."""
+        """Whether the caller is the host's operator, who may see every tenant's records."""
         return self.caller.tenant == OPERATOR and "audit:read" in self.caller.scopes
 
     def check(self, token: str | None) -> None:
@@ -49,13 +49,13 @@ class Door:
         self._clock = clock
 
     def sign_in(self, key_text: str) -> str:
-        """The cookie for the holder of this key; the Problem of the key when it is none."""
+        """Return the cookie for the holder of this key; raise a Problem when the key is not valid."""
         caller = self._keys.authenticate(f"Bearer {key_text.strip()}")
         body = msgspec.json.encode({"key": caller.key_id, "until": self._clock.now_ms() + LIFETIME_MS})
         return f"{base64url.encode(body)}.{base64url.encode(self._sign(body))}"
 
     def read(self, cookies: Mapping[str, str]) -> Visitor | None:
-        """The visitor whom the cookie names; None when there is none, or it does not hold."""
+        """Return the visitor whom the cookie names; None when it is missing or not valid."""
         body, _, signature = cookies.get(COOKIE, "").partition(".")
         try:
             data = base64url.decode(body)

@@ -1,4 +1,4 @@
-"""Triggers: events from outside, what became of them, and dead letters to drive again."""
+"""Triggers: subscriptions to outside events, their deliveries, and dead letters to retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request to a page: who makes it, what it asks, and how the page is drawn; and how a page is declared.
+"""One request to a page, and the decorators that declare pages and forms.
 
 @page("/ledger", "ledger", operator=True)
 async def show(visit: Visit) -> Response:
@@ -25,7 +25,7 @@ api = Operations["Console"](contract="console", media=HTML, tag="console")
 
 
 class Visit:
-    """A request of somebody who is signed in."""
+    """A request of a signed-in visitor."""
 
     def __init__(self, console: Console, call: Call) -> None:
         self.console = console
@@ -50,11 +50,11 @@ class Visit:
         return fields
 
     def asked(self, name: str) -> str:
-        """A text out of the query; empty when it is not there."""
+        """Return a text of the query; empty when it is missing."""
         return self.call.request.query_params.get(name, "")
 
     def number(self, name: str) -> int:
-        """A whole number out of the query; 0 when it is not there."""
+        """Return a whole number of the query; 0 when it is missing."""
         return whole(self.asked(name) or "0", name)
 
     def page(self, template: str, /, **values: Any) -> Response:
@@ -70,7 +70,7 @@ def page(path: str, name: str, *scopes: str, operator: bool = False, streams: bo
 
 
 def form(path: str, name: str, *scopes: str, operator: bool = False) -> Callable[[Page], Page]:
-    """Declare what the decorated function does with a form that is sent to `path`."""
+    """Declare the decorated function as the handler of a form sent to `path`."""
     return _declare("POST", path, name, scopes, operator=operator)
 
 
@@ -101,14 +101,14 @@ def _declare(
 
 
 def whole(text: str, name: str) -> int:
-    """A whole number from 0 on, as a person or a link wrote it."""
+    """Read a whole number from 0 on, as a person or a link wrote it."""
     if not text.isascii() or not text.isdigit() or len(text) > 15:
         raise Problem("out_of_range", f"`{name}` is a whole number from 0 on.", at=name)
     return int(text)
 
 
 def chosen_model(visit: Visit) -> str | None:
-    """The model that a form chose, of those that the page offered; None for the agent's own."""
+    """Return the model that a form chose among those of the page; None for the agent's own."""
     name, known = visit.form.get("model", "").strip(), visit.host.models.names
     if name and name not in known:
         raise Problem("model_unknown", f"There is no model {name[:80]} here.", at="model", known=known)

@@ -1,4 +1,4 @@
-"""Webhooks: who is told of which events, and what could not be delivered."""
+"""Webhooks: subscriptions of addresses to events, and their failed deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows: which there are, what each looks like, and what it did."""
+"""Workflows: the list, and each one's graph, document and newest runs."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ async def show(visit: Visit) -> Response:
 
 
 def _shown(variable: dict[str, Any]) -> dict[str, Any]:
-    """A variable without its default, when that is sensitive."""
+    """Return a variable; a sensitive default is redacted."""
     hidden = variable.get("sensitive") and "defaultValue" in variable
     return {**variable, "defaultValue": "[REDACTED]"} if hidden else variable

@@ -1,4 +1,4 @@
-"""How anything is said: one machine-readable envelope for every answer (LAFS 1.8)."""
+"""One machine-readable envelope for every answer (LAFS 1.8)."""
 
 from typing import TYPE_CHECKING
 

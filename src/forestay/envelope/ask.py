@@ -1,7 +1,7 @@
-"""What a caller asks of an answer's form (`_mvi`, `_fields`, `_expand`, `_budget`), and giving it (R31 to R41).
+"""Reads the form that a caller asks for (`_mvi`, `_fields`, `_expand`, `_budget`), and applies it (R31 to R41).
 
 The order is fixed: expand, then pick fields, then fit the budget, then project to the level. So the budget counts
-what is sent, and nothing that was fetched is shown unasked.
+what is sent, and `_fields` also limits what `_expand` fetched.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forestay.kernel import Problem
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """The form that a caller wants; without any wish the whole envelope is sent."""
+    """The form that a caller wants; by default the whole envelope is sent."""
 
     mvi: Mvi | None = None
     fields: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ async def give(
     expanders: Expanders | None = None,
     cursor_at: Callable[[int], str] | None = None,
 ) -> dict[str, Any]:
-    """The envelope in the form that was asked for, as plain JSON."""
+    """Return the envelope in the form of `ask`, as plain JSON."""
     return show(await shape(envelope, ask, expanders, cursor_at), ask)
 
 
@@ -67,7 +67,7 @@ async def shape(
     expanders: Expanders | None = None,
     cursor_at: Callable[[int], str] | None = None,
 ) -> Envelope:
-    """Expand, pick and fit: still a whole envelope, with the result that was asked for."""
+    """Expand, pick fields and fit the budget; return a whole envelope with the result that `ask` wants."""
     if ask.expand:
         result = await (expanders or Expanders()).expand(envelope.result, ask.expand)
         envelope = msgspec.structs.replace(envelope, result=result)
@@ -79,12 +79,12 @@ async def shape(
 
 
 def show(envelope: Envelope, ask: Ask) -> dict[str, Any]:
-    """Project a shaped envelope to the level that was asked for; without a level it is sent whole."""
+    """Project a shaped envelope to the level of `ask`; without a level, return it whole."""
     if ask.mvi is None:
         whole: dict[str, Any] = msgspec.to_builtins(envelope)
         return whole
     shown = project(envelope, ask.mvi)
-    if ask.fields and "mvi" in shown["_meta"]:  # R36: that fields were picked is told at a lower level too
+    if ask.fields and "mvi" in shown["_meta"]:  # R36: a lower level also says that fields were picked
         shown["_meta"]["mvi"] = "custom"
     return shown
 

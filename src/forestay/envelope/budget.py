@@ -36,7 +36,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def read_budget(value: Any, ceiling: Budget | None = None) -> Budget:
-    """`_budget` as a caller sent it. What is beyond the server's `ceiling` is refused (R39)."""
+    """Read `_budget` as a caller sent it; refuse a limit above the server's `ceiling` (R39)."""
     if not isinstance(value, Mapping) or not value:
         raise _bad("A budget is an object with at least one limit.", "$._budget")
     unknown = sorted(str(name) for name in value if name not in _NAMES)
@@ -52,13 +52,13 @@ def read_budget(value: Any, ceiling: Budget | None = None) -> Budget:
 
 
 def cost(shown: Mapping[str, Any], estimator: Estimator | None = None) -> Cost:
-    """What an envelope costs in the form in which it would be sent."""
+    """Return the cost of an envelope in the form in which it is sent."""
     tokens = (estimator or Estimator()).tokens(shown)
     return Cost(tokens, len(_encode(shown)), count_items(shown.get("result")))
 
 
 def count_items(result: Any) -> int:
-    """The items of an array, or of the arrays that an object wraps."""
+    """Count the items of an array, or of the arrays that an object wraps."""
     if isinstance(result, list):
         return len(result)
     if isinstance(result, dict):
@@ -71,7 +71,7 @@ def within(cost: Cost, budget: Budget) -> bool:
 
 
 def violated(cost: Cost, budget: Budget) -> str | None:
-    """The name of the first limit that `cost` passes, or None."""
+    """Return the name of the first limit that `cost` passes, or None."""
     observed = (cost.tokens, cost.bytes, cost.items)
     for name, seen in zip(_NAMES, observed, strict=True):
         limit = budget.as_json().get(name)
@@ -81,7 +81,7 @@ def violated(cost: Cost, budget: Budget) -> str | None:
 
 
 def exceeded(cost: Cost, budget: Budget, constraint: str | None = None) -> Problem:
-    """E_MVI_BUDGET_EXCEEDED with what R41 requires: retryable, no time to wait, and the figures."""
+    """Return E_MVI_BUDGET_EXCEEDED as R41 requires it: retryable, no time to wait, and the figures."""
     constraint = constraint or violated(cost, budget) or "maxTokens"
     estimated = None if math.isinf(cost.tokens) else int(cost.tokens)
     return Problem(

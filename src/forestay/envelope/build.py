@@ -1,9 +1,9 @@
-"""Building envelopes: whatever comes out of here validates (R12 to R17).
+"""Builds envelopes; every envelope from here validates (R12 to R17).
 
 - B1  `success` has no error, `failure` always has one; a failed operation may still carry a result (R13, R14).
 - B2  Absent stays absent: no null `page`, no null `error` (R15).
-- B3  The values are copies in plain JSON; nobody who holds the original can change what was said.
-- B4  An error says how to retry and what to do, always (R20, R22).
+- B3  Values are copies in plain JSON, so changing the original does not change the envelope.
+- B4  An error always says how to retry and what to do (R20, R22).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from forestay.envelope.types import (
 )
 from forestay.kernel import Problem, canonical
 
-if TYPE_CHECKING:  # the clock's module brings asyncio: the command line pays for that only when it says something
+if TYPE_CHECKING:  # the clock imports asyncio: the command line loads it only to build an envelope
     from forestay.kernel import Clock, Ids
 
 _encode = msgspec.json.Encoder().encode
@@ -38,7 +38,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Beside(TypedDict, total=False):
-    """What an envelope says beside the outcome; each has a default."""
+    """The optional members of an envelope beside its outcome."""
 
     clock: Clock | None
     ids: Ids | None
@@ -54,12 +54,12 @@ class Beside(TypedDict, total=False):
 
 
 def success(operation: str, result: object = None, **beside: Unpack[Beside]) -> Envelope:
-    """The answer of an operation that did what was asked."""
+    """Build the answer of an operation that succeeded."""
     return _envelope(operation, result, UNSET, **beside)
 
 
 def failure(problem: Problem, operation: str, *, result: object = None, **beside: Unpack[Beside]) -> Envelope:
-    """The answer of an operation that failed; what it got done so far may stand in `result`."""
+    """Build the answer of an operation that failed; `result` may hold what it completed before."""
     return _envelope(operation, result, error_of(problem), **beside)
 
 
@@ -113,7 +113,7 @@ def _envelope(
 
 
 def error_of(problem: Problem) -> Error:
-    """The `error` member for `problem`: the registry's row, the problem's words (R20 to R24)."""
+    """Return the `error` member for `problem`: the registry's row with the problem's message (R20 to R24)."""
     said = problem.as_lafs()
     after = said["retryAfterMs"]
     return Error(
@@ -131,7 +131,7 @@ def error_of(problem: Problem) -> Error:
 
 
 def encode(envelope: Envelope) -> bytes:
-    """The envelope as JSON, members in the contract's order."""
+    """Return the envelope as JSON, members in the contract's order."""
     return _encode(envelope)
 
 
@@ -149,7 +149,7 @@ def _within(name: str, text: str, least: int, most: int) -> str:
 
 
 def _plain(value: object) -> Result:
-    """`value` as a reader will get it: an object, an array or null (R12, B3)."""
+    """Return `value` as plain JSON: an object, an array or null (R12, B3)."""
     if value is None:
         return None
     plain = _as_json(value, "$.result")
@@ -164,7 +164,7 @@ def _plain(value: object) -> Result:
 
 
 def _as_json(value: object, at: str) -> Any:
-    """Written and read again: plain values that nobody else holds."""
+    """Return a copy of `value` in plain JSON: encoded and decoded again."""
     try:
         return _decode(_encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -178,7 +178,7 @@ def _as_json(value: object, at: str) -> Any:
 
 
 def _extensions(extensions: Mapping[str, Any] | None) -> dict[str, Any] | UnsetType:
-    """Vendor members: only under keys that say so (R17)."""
+    """Return the vendor members; their keys must start with `x-` (R17)."""
     if not extensions:
         return UNSET
     for key in extensions:

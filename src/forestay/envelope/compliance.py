@@ -1,4 +1,4 @@
-"""The compliance pipeline: schema, then conformance, then flags, then format; the first broken schema ends it."""
+"""The compliance pipeline: schema, then conformance, then flags, then format. A broken schema ends it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Stage = Literal["schema", "envelope", "flags", "format"]
 
 
 class Issue(msgspec.Struct, frozen=True):
-    """What is wrong, found at which stage."""
+    """One defect, and the stage that found it."""
 
     stage: Stage
     message: str
@@ -41,7 +41,7 @@ def comply(
     output: OutputChoice | None = None,
     require_json: bool = False,
 ) -> Compliance:
-    """Run the pipeline on one envelope; `output` is how it is about to be written."""
+    """Run the pipeline on one envelope; `output` is the format in which it will be written."""
     report = conform(data, tier)
     if not report.checks[0].passed:
         return Compliance(False, [_issue("schema", report.checks[0])])
@@ -68,7 +68,7 @@ def assert_compliant(data: bytes | str, **options: object) -> None:
 def with_compliance(
     function: Callable[P, Awaitable[Envelope]], *, tier: Tier = "complete"
 ) -> Callable[P, Awaitable[Envelope]]:
-    """A producer of envelopes that refuses to hand out one that is not compliant."""
+    """Wrap a producer of envelopes so that it raises a Problem instead of returning one that is not compliant."""
 
     @functools.wraps(function)
     async def checked(*args: P.args, **kwargs: P.kwargs) -> Envelope:

@@ -1,6 +1,6 @@
 """The thirteen checks of an envelope in three tiers, and the three of the flags (R46).
 
-`conform` never raises for what it is given: a report says of each check whether it passed and, if not, why.
+`conform` never raises for its input: the report says of each check whether it passed and, if not, why.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def conform(data: bytes | str, tier: Tier = "complete") -> Report:
-    """Check one envelope. When it is no envelope at all, that is the only thing to say."""
+    """Check one envelope; when `data` is no envelope, the report says only that."""
     try:
         envelope = decode(data)
     except Problem as problem:
@@ -70,7 +70,7 @@ def conform(data: bytes | str, tier: Tier = "complete") -> Report:
 
 
 def conform_envelope(envelope: Envelope, tier: Tier = "complete") -> Report:
-    """The checks of `tier` on an envelope whose shape is known to be right."""
+    """Run the checks of `tier` on an envelope whose schema is known to be valid."""
     checks = [Check("envelope_schema_valid", True)]
     for name in TIERS[tier][1:]:
         if name == "strict_mode_behavior" and not envelope.meta.strict:
@@ -84,7 +84,7 @@ def conform_envelope(envelope: Envelope, tier: Tier = "complete") -> Report:
 
 
 def conform_flags() -> Report:
-    """The flag rules of this implementation, run (R3 to R8)."""
+    """Run the flag rules of this implementation (R3 to R8)."""
     checks = [
         Check("json_protocol_default", resolve().format == "json"),
         Check("config_override_respected", _configuration_respected()),
@@ -166,7 +166,7 @@ def meta_strict_present(envelope: Envelope) -> str | None:
 
 @_check
 def strict_mode_behavior(envelope: Envelope) -> str | None:
-    """R15: a strict producer leaves out what it has not, instead of sending null."""
+    """R15: a strict producer omits an absent member instead of sending null."""
     if envelope.page is None:
         return "A strict producer omits page instead of sending null."
     if envelope.success and envelope.error is None:
@@ -181,7 +181,7 @@ def pagination_mode_consistent(envelope: Envelope) -> str | None:
 
 @_check
 def strict_mode_enforced(envelope: Envelope) -> str | None:
-    """R16, run: the same envelope with one more member must be refused when strict, and only then."""
+    """R16: decoding refuses the same envelope with an unknown member when it is strict, and only then."""
     plain = msgspec.to_builtins(envelope)
     probe = msgspec.json.encode({**plain, "x_not_in_the_contract": True})
     try:
@@ -208,7 +208,7 @@ def context_mutation_failure(envelope: Envelope) -> str | None:
 
 @_check
 def context_preservation_valid(envelope: Envelope) -> str | None:
-    """R26, R27, D9 on what the envelope says of its ledger."""
+    """R26, R27 and D9, applied to what the envelope says about its ledger."""
     told = _extension(envelope, "contextLedger") or _extension(envelope, "context")
     if not isinstance(told, dict):
         return None
@@ -235,7 +235,7 @@ def _context_required(envelope: Envelope) -> bool:
 
 
 def _extension(envelope: Envelope, name: str) -> Any:
-    """An extension under its bare name, or under the x- name that our own producers write (R17)."""
+    """Return an extension by its bare name, or by the x- name that our own producers write (R17)."""
     if not isinstance(envelope.extensions, dict):
         return None
     return envelope.extensions.get(name, envelope.extensions.get(f"x-forestay-{name}"))

@@ -1,4 +1,4 @@
-"""What is on its way out, since when and until when, and the warnings that say so (R44)."""
+"""The deprecated features, their versions and dates, and the warnings about them (R44)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIN_MINORS = 2
 
 
 class Deprecation(msgspec.Struct, frozen=True, kw_only=True):
-    """One feature that goes: it stays at least 90 days or two minor versions, and leaves only with a major one."""
+    """One deprecated feature: it stays at least 90 days or two minor versions, and leaves only with a major one."""
 
     code: str
     feature: str
@@ -46,7 +46,7 @@ DEPRECATIONS: Final = (META_MVI_BOOLEAN,)
 
 
 def check(deprecation: Deprecation) -> None:
-    """Refuse a deprecation that would break its own promise."""
+    """Refuse a deprecation whose removal is not a later major version."""
     since = _numbers(deprecation.deprecated_in)
     until = _numbers(deprecation.remove_by)
     if until <= since or until[1:] != (0, 0):
@@ -64,7 +64,7 @@ def may_be_removed(deprecation: Deprecation, *, version: str, days: int, minors:
 
 
 def level_of(mvi: Mvi | bool) -> tuple[Mvi, list[Warning]]:
-    """A level as it may still be written: true was minimal, false standard."""
+    """Return the level of `mvi` and its warnings; the deprecated true means minimal, false standard."""
     if isinstance(mvi, bool):
         return ("minimal" if mvi else "standard"), [META_MVI_BOOLEAN.warning()]
     return mvi, []

@@ -1,4 +1,4 @@
-"""How much of an envelope is shown: MVI levels, `_fields`, one field (R32 to R36, R11, D1, D2).
+"""Decides how much of an envelope is shown: MVI levels, `_fields`, one field (R32 to R36, R11, D1, D2).
 
 - P1  `_meta` and `success` are always there; `error` whenever the operation failed.
 - P2  `page` and the result of a failed operation are never dropped (D2).
@@ -24,7 +24,7 @@ MINIMAL_ERROR = ("code", "agentAction", "retryAfterMs", "details", "escalationRe
 
 
 def project(envelope: Envelope | Mapping[str, Any], level: Mvi) -> dict[str, Any]:
-    """The envelope at a disclosure level, as plain JSON. `custom` is full: its fields were chosen before (R36)."""
+    """Return the envelope at a level, as plain JSON. `custom` is full: its fields were chosen before (R36)."""
     whole: dict[str, Any] = msgspec.to_builtins(envelope) if isinstance(envelope, Envelope) else dict(envelope)
     meta = {**whole["_meta"], "mvi": level}
     if level not in _META:
@@ -39,7 +39,7 @@ def project(envelope: Envelope | Mapping[str, Any], level: Mvi) -> dict[str, Any
 
 
 def select_fields(envelope: Envelope, fields: Sequence[str]) -> Envelope:
-    """Keep the named members of each entity in the result; what nobody has is left out silently (R36)."""
+    """Keep the named members of each entity in the result; ignore a name that no entity has (R36)."""
     wanted = frozenset(fields)
     meta = msgspec.structs.replace(envelope.meta, mvi="custom")
     result = envelope.result
@@ -51,7 +51,7 @@ def select_fields(envelope: Envelope, fields: Sequence[str]) -> Envelope:
 
 
 def select_field(result: object, field: str) -> Any:
-    """The one plain value that `--field` asks for: of the result, of its first entity, or of the wrapped entities."""
+    """Return the value that `--field` asks for: from the result, or from its first entity that has the field."""
     for entity in _entities(result):
         if field in entity:
             return entity[field]
@@ -65,18 +65,18 @@ def select_field(result: object, field: str) -> Any:
 
 
 def meta_members(level: Mvi) -> frozenset[str]:
-    """Which members of `_meta` a level shows."""
+    """Return the members of `_meta` that a level shows."""
     everything = frozenset(field.encode_name for field in msgspec.structs.fields(Meta))
     return _META.get(level, everything)
 
 
 def _needless(key: str, value: Any, success: bool) -> bool:
-    """R35: what minimal may leave out; the result of a failed operation stays, whatever it is (D2)."""
+    """R35: whether `minimal` omits the member; the result of a failed operation always stays (D2)."""
     return key == "$schema" or (value is None and (key == "error" or (key == "result" and success)))
 
 
 def _minimal_error(error: Mapping[str, Any]) -> dict[str, Any]:
-    """R34: the code, and what an agent needs to act on it; an empty member says nothing."""
+    """R34: return the code and what an agent needs to act on it, without empty members."""
     return {name: error[name] for name in MINIMAL_ERROR if error.get(name) not in (None, {})}
 
 

@@ -1,4 +1,4 @@
-"""What an agent is to do about an error: the registry's word, the category's where it has none (R18 to R24)."""
+"""What an agent should do about an error: the registry's action, else the category's (R18 to R24)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NextStep(msgspec.Struct, frozen=True):
 
 
 def action_of(error: Error) -> AgentAction:
-    """The stated action; else the registry's; else the category's (R22)."""
+    """Return the action that the error states, else the registry's, else the category's (R22)."""
     if isinstance(error.agent_action, str):
         return error.agent_action
     row = LAFS_CODES.get(error.code)
@@ -51,7 +51,7 @@ def action_of(error: Error) -> AgentAction:
 
 
 def next_step(error: Error) -> NextStep:
-    """What follows for an agent: R22 for the action, R23 for whether it may act by itself."""
+    """Return an agent's next step: R22 decides the action, R23 whether the agent may act by itself."""
     action = action_of(error)
     escalated = error.escalation_required is True
     automatic = not escalated and action not in ("escalate", "stop")

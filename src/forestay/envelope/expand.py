@@ -1,7 +1,7 @@
-"""`_expand`: references in a result become what they refer to (R37).
+"""`_expand` replaces references in a result by the objects they refer to (R37).
 
-- X1  A name that nobody can expand is E_DISCLOSURE_UNKNOWN_FIELD, before anything is fetched.
-- X2  A dotted name goes into what was expanded before; deeper than the limit is E_MVI_BUDGET_EXCEEDED.
+- X1  A name without an expander is E_DISCLOSURE_UNKNOWN_FIELD, before anything is fetched.
+- X2  A dotted name continues inside the expanded object; deeper than the limit is E_MVI_BUDGET_EXCEEDED.
 - X3  One reference is fetched once per answer, however often it occurs.
 """
 
@@ -18,7 +18,7 @@ MAX_DEPTH = 3
 
 
 class Expanders:
-    """Which members can be expanded, and by what: the value that stands there goes in, what it means comes out."""
+    """The expander of each member: it takes the reference and returns the object."""
 
     def __init__(self, expanders: Mapping[str, Expander] | None = None, *, max_depth: int = MAX_DEPTH) -> None:
         self._expanders = dict(expanders or {})
@@ -34,7 +34,7 @@ class Expanders:
         return sorted(self._expanders)
 
     async def expand(self, result: Any, names: Sequence[str]) -> Any:
-        """A copy of `result` in which the members in `names` are inlined."""
+        """Return a copy of `result` in which the members in `names` are expanded."""
         paths = sorted({tuple(name.split(".")) for name in names}, key=len)
         for path in paths:
             self._check(path, result)
@@ -63,7 +63,7 @@ class Expanders:
     async def _along(
         self, value: Any, path: tuple[str, ...], rest: tuple[str, ...], fetched: dict[tuple[str, bytes], Any]
     ) -> Any:
-        """Expand the member `rest[0]` of each entity in `value`; deeper parts go on inside what is there."""
+        """Expand the member `rest[0]` of each entity in `value`; deeper parts continue inside its value."""
         if isinstance(value, list):
             return [await self._along(item, path, rest, fetched) for item in value]
         if not isinstance(value, dict):
@@ -91,7 +91,7 @@ class Expanders:
 
 
 def _entities(wrapper: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The members of a wrapper that hold entities: a list of objects."""
+    """Yield the members of a wrapper that hold a list of objects."""
     for key, value in wrapper.items():
         if isinstance(value, list) and any(isinstance(item, dict) for item in value):
             yield key, value

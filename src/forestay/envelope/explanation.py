@@ -1,4 +1,4 @@
-"""What an envelope says, in plain words, and what an agent should do next."""
+"""Explains an envelope in plain words, with the next step for an agent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(envelope: Envelope) -> Explanation:
-    """Tell what `envelope` says."""
+    """Explain `envelope`."""
     meta = envelope.meta
     outcome = "worked" if envelope.success else "failed"
     summary = f"{meta.operation} {outcome}."

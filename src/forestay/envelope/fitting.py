@@ -1,9 +1,9 @@
-"""Making an envelope fit its budget (R38 to R41, D3, D10).
+"""Makes an envelope fit its budget (R38 to R41, D3, D10).
 
-- F1  What comes back is a valid envelope within the budget, in the form in which it is sent: whole, or at `level`.
+- F1  The returned envelope is valid and within the budget, in the form in which it is sent: whole, or at `level`.
 - F2  An answer that fits comes back unchanged.
 - F3  A page loses whole items and says so in `limit` and `hasMore`; its items are never cut open.
-- F4  What was left out is said: a warning in `_meta`, the figures in `_extensions` (D3). Their room is reserved first.
+- F4  Omissions are reported: a warning in `_meta`, figures in `_extensions` (D3). Their room is reserved first.
 - F5  What cannot fit is E_MVI_BUDGET_EXCEEDED; nothing is ever sent over budget.
 """
 
@@ -26,14 +26,14 @@ from forestay.envelope.types import Envelope, Error, Mvi, Page, Warning
 EXTENSION = "x-forestay-budget"
 TRUNCATED = "E_MVI_BUDGET_TRUNCATED"
 _WIDEST = 99_999_999  # reserves the digits of any count that a value within the size limits can have
-_NAMES_TOKENS, _NAMES_BYTES = 60, 300  # at most so much of the room is kept for naming what was cut
-_MAX_LEVELS = 100  # what is cut stays within what any reader of envelopes accepts
+_NAMES_TOKENS, _NAMES_BYTES = 60, 300  # the most room reserved for the paths of what was cut
+_MAX_LEVELS = 100  # a truncated value stays within the depth that every reader of envelopes accepts
 _replace = msgspec.structs.replace
 _encode = msgspec.json.Encoder().encode
 
 
 class Fitting(msgspec.Struct, frozen=True):
-    """How to fit: to which budget, as seen at which level, cutting how."""
+    """How to fit: the budget, the level at which the cost counts, and the strategy of cutting."""
 
     budget: Budget
     level: Mvi | None = None
@@ -41,7 +41,7 @@ class Fitting(msgspec.Struct, frozen=True):
     family: Family = "default"
 
     def shown(self, envelope: Envelope) -> dict[str, Any]:
-        """The form in which it is sent: projected to the level, or whole."""
+        """Return the envelope as it is sent: projected to the level, or whole."""
         if self.level is not None:
             return project(envelope, self.level)
         whole: dict[str, Any] = msgspec.to_builtins(envelope)
@@ -57,7 +57,7 @@ def fit(
     family: Family = "default",
     cursor_at: Callable[[int], str] | None = None,
 ) -> Envelope:
-    """`envelope` within `budget`. `cursor_at(n)` gives the cursor behind the n-th item, for pages by cursor."""
+    """Return `envelope` within `budget`. `cursor_at(n)` gives the cursor behind the n-th item, for pages by cursor."""
     how = Fitting(budget, level, strategy, family)
     estimator = Estimator(RATIOS[family])
     whole = cost(how.shown(envelope), estimator)
@@ -92,7 +92,7 @@ def _truncated(envelope: Envelope, how: Fitting, estimator: Estimator, whole: Co
 
 
 def _filled(envelope: Envelope, name: str, tree: Any, room: Room, truncation: Truncation, budget: Budget) -> Envelope:
-    """Put back what fits of one part that was emptied. The empty container is paid for already."""
+    """Put back as much of one emptied part as fits; its empty container is already paid for."""
     if not tree:
         return envelope
     room.tokens += 2
@@ -106,7 +106,7 @@ def _filled(envelope: Envelope, name: str, tree: Any, room: Room, truncation: Tr
 
 
 def _fewer_items(result: Any, most: int, truncation: Truncation) -> Any:
-    """maxItems counts the items of the array, or of the arrays that the object wraps."""
+    """Return at most `most` items of the array, or of the arrays that the object wraps."""
     if isinstance(result, list):
         if len(result) > most:
             truncation.cut.note(f"$.result[{most}:]")
@@ -132,7 +132,7 @@ def _shorter_page(
     whole: Cost,
     cursor_at: Callable[[int], str] | None,
 ) -> Envelope:
-    """As many whole items as fit; an empty page would promise progress that never comes, so that is a failure."""
+    """Return as many whole items as fit; none is a failure: an empty page promises progress that never comes."""
     name, items = _list_in(envelope.result)
     if items is None or (page.mode == "cursor" and cursor_at is None):
         raise exceeded(whole, how.budget)
@@ -163,11 +163,11 @@ def _items_that_fit(items: list[Any], room: Room, estimator: Estimator) -> int:
         if not room.holds(size, 2, 1, 1):
             return count
         room.take(size, 1, 1)
-    return len(items) - 1  # it did not fit whole, or we would not be here
+    return len(items) - 1  # the caller found that the whole list does not fit
 
 
 def _list_in(result: Any) -> tuple[str | None, list[Any] | None]:
-    """The list that a page is about: the result, or the only array that it wraps."""
+    """Return the list that a page is about: the result, or the only array that it wraps."""
     if isinstance(result, list):
         return None, result
     lists = [(name, value) for name, value in result.items() if isinstance(value, list)]
@@ -180,7 +180,7 @@ def _emptied(envelope: Envelope) -> Envelope:
 
 
 def _marked(envelope: Envelope, how: Fitting, count: int, paths: list[str], estimated: int) -> Envelope:
-    """`envelope` with the notice of what was left out (R40, D3)."""
+    """Return `envelope` with the notice of what was left out (R40, D3)."""
     warning = Warning(code=TRUNCATED, message=f"{count} left out to fit the budget.")
     before = envelope.meta.warnings if envelope.meta.warnings is not UNSET else []
     kept = [item for item in before if item.code != TRUNCATED]
@@ -201,7 +201,7 @@ def _marked(envelope: Envelope, how: Fitting, count: int, paths: list[str], esti
 
 
 def _affordable(paths: list[str], room: Room, estimator: Estimator) -> list[str]:
-    """The names that still fit, with the member that holds them."""
+    """Return the paths that still fit, together with the member that holds them."""
     if not paths:
         return []
     tokens = itertools.accumulate((estimator.scalar(path) + 1 for path in paths), initial=estimator.key("paths") + 4)
@@ -211,7 +211,7 @@ def _affordable(paths: list[str], room: Room, estimator: Estimator) -> list[str]
 
 
 def _with_estimate(envelope: Envelope, how: Fitting, estimator: Estimator, whole: Cost) -> Envelope:
-    """Write the estimate into the notice: a number whose own digits are part of what it counts."""
+    """Write the estimate into the notice; the estimate also counts its own digits."""
     assert isinstance(envelope.extensions, dict)
     final = cost(how.shown(envelope), estimator)
     if not within(final, how.budget):

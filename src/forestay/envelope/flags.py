@@ -1,4 +1,4 @@
-"""Which format an answer takes, from what the caller said and what is configured (R3 to R11, D11).
+"""Decides the format of an answer from the caller's flags and the settings (R3 to R11, D11).
 
 The order is: two formats at once fail; then an explicit choice, the project's setting, the user's setting, and last
 the protocol default: JSON, except on a terminal, where a person reads.
@@ -22,7 +22,7 @@ REQUESTABLE_LEVELS: tuple[Mvi, ...] = ("minimal", "standard", "full")
 
 
 class OutputChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """How the answer is to be written, and who decided it."""
+    """How to write the answer, and which setting decided it."""
 
     format: Format
     source: Source
@@ -46,7 +46,7 @@ def resolve(
     user_format: str | None = None,
     requested_format: str | None = None,
 ) -> OutputChoice:
-    """Decide once, before anything is written; what contradicts itself is a Problem."""
+    """Decide once, before anything is written; contradictory flags are a Problem."""
     if human and json:  # R6, also with --field: the format conflict is found first (R11)
         raise Problem("format_conflict", "--human and --json were both given.", flags=["--human", "--json"])
     if field is not None and fields:  # R11

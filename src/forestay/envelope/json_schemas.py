@@ -18,7 +18,7 @@ _PAGE_NEEDS = {"cursor": ["nextCursor", "hasMore"], "offset": ["limit", "offset"
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """Every schema of the contract, by name."""
+    """Return every schema of the contract, by name."""
     from forestay.envelope.conformance import Report
     from forestay.envelope.context.types import LedgerDocument
 
@@ -32,7 +32,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def envelope_schema() -> dict[str, Any]:
-    """The schema of a full envelope; it accepts what the contract's does."""
+    """Return the schema of a full envelope; it accepts what the contract's schema accepts."""
     schema = _generated()
     members = schema["properties"]
     schema["$id"] = SCHEMA_URL
@@ -47,7 +47,7 @@ def envelope_schema() -> dict[str, Any]:
 
 
 def projected_schema(level: Mvi) -> dict[str, Any]:
-    """The schema of an envelope at `level`: `full` and `custom` are whole envelopes."""
+    """Return the schema of an envelope at `level`; `full` and `custom` are whole envelopes."""
     if level in ("full", "custom"):
         return envelope_schema()
     schema = _generated()

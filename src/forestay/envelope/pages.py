@@ -1,8 +1,7 @@
 """Pages: by offset, by cursor, or none at all (R38).
 
 - G1  A page carries the members of its own mode and no others.
-- G2  A cursor is opaque to its holder and good for nothing but the list it came from: any change to it, and any
-      other list, is refused.
+- G2  A cursor is opaque to its holder and opens only for the list that it came from; a changed cursor is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class PageRequest(msgspec.Struct, frozen=True):
 
 
 def page_request(limit: object = None, offset: object = None, cursor: object = None) -> PageRequest:
-    """Read what a caller asked for; numbers may come as text. Two modes at once are refused."""
+    """Read a caller's page request; numbers may come as text. Two modes at once are refused."""
     if offset is not None and cursor is not None:
         raise Problem(
             "schema_mismatch",
@@ -63,7 +62,7 @@ def offset_page(*, limit: int, offset: int, has_more: bool, total: int | None = 
 
 
 def cursor_page(*, next_cursor: str | None, limit: int | None = None, total: int | None = None) -> Page:
-    """More follows exactly when there is a next cursor."""
+    """Build a page by cursor; `has_more` is true exactly when there is a next cursor."""
     return Page(
         mode="cursor",
         limit=UNSET if limit is None else whole_number("limit", limit, 1, MAX_LIMIT),
@@ -74,12 +73,12 @@ def cursor_page(*, next_cursor: str | None, limit: int | None = None, total: int
 
 
 def no_page() -> Page:
-    """The answer is the whole list, and says so."""
+    """Build the page of an answer that holds the whole list."""
     return Page(mode="none")
 
 
 def slice_by_offset(items: Sequence[T], request: PageRequest) -> tuple[list[T], Page]:
-    """The part of a list in memory that `request` asks for, with its page."""
+    """Return the part of a list in memory that `request` asks for, with its page."""
     offset = request.offset or 0
     part = list(items[offset : offset + request.limit])
     more = offset + len(part) < len(items)
@@ -123,7 +122,7 @@ class Cursors:
 
 
 def whole_number(name: str, value: object, least: int, most: int) -> int:
-    """`value` as an integer within the range, or the Problem that says what is allowed."""
+    """Return `value` as an integer within the range, or raise a Problem that names the range."""
     if isinstance(value, str) and 0 < len(value) <= 20 and value.isascii() and value.removeprefix("-").isdigit():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:

@@ -1,11 +1,11 @@
-"""How many tokens a value will cost a model, without its tokenizer (R42).
+"""Estimates the tokens of a value without the model's tokenizer (R42).
 
 null and booleans cost 1; a number or a string a token for every `ratio` characters, at least 1; an array 2, its
 items and its commas; an object 2 and, per member, its key, 2 and its value. Characters are graphemes: what a person
 would count. Beyond 20 levels the answer is infinity; a reference back into an object that is still open costs 1.
 
 - E1  The same value costs the same, always.
-- E2  The time is linear in the size of the value; a part that is shared is counted once and added often.
+- E2  The time is linear in the size of the value; a shared part is measured once.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _DIGITS_PER_BIT = math.log10(2)
 
 
 def estimate(value: Any, family: Family = "default") -> float:
-    """Tokens of a plain JSON value: a whole number, or infinity."""
+    """Return the tokens of a plain JSON value: a whole number, or infinity."""
     return Estimator(RATIOS[family]).tokens(value)
 
 
 def graphemes(text: str) -> int:
-    """How many characters a person sees in `text`."""
+    """Count the characters that a person sees in `text`."""
     if text.isascii():
         return len(text) - text.count("\r\n")
     if _SIMPLE.fullmatch(text):
@@ -54,7 +54,7 @@ def _clusters() -> Callable[[str], list[str]]:
 
 
 class Estimator:
-    """One ratio of characters to tokens, and what was already counted."""
+    """Estimates at one ratio of characters to tokens, and remembers the keys that it measured."""
 
     def __init__(self, ratio: float = 4.0) -> None:
         self._ratio = ratio
@@ -68,7 +68,7 @@ class Estimator:
         return self.scalar(value)
 
     def scalar(self, value: Any) -> int:
-        """Tokens of a string, a number, a boolean or null."""
+        """Return the tokens of a string, a number, a boolean or null."""
         if isinstance(value, str):
             return self._of_length(graphemes(value))
         if value is None or isinstance(value, bool):
@@ -76,7 +76,7 @@ class Estimator:
         return self._of_length(_digits(value) if isinstance(value, int) else len(repr(value)))
 
     def key(self, name: str) -> int:
-        """Tokens of a member's name; names repeat, so they are remembered."""
+        """Return the tokens of a member's name; names repeat, so they are remembered."""
         cost = self._keys.get(name)
         if cost is None:
             cost = self._of_length(graphemes(name))
@@ -88,12 +88,12 @@ class Estimator:
         return self._lengths[count] if count < 256 else math.ceil(count / self._ratio)
 
     def _container(self, value: Any, counted: dict[int, tuple[int, int]], path: set[int]) -> tuple[int, int]:
-        """Cost and height of an object or an array; the caller stops where the height passes MAX_DEPTH."""
+        """Return the cost and height of an object or an array; beyond MAX_DEPTH the caller takes infinity."""
         known = counted.get(id(value))
         if known is not None:
             return known
         if len(path) > MAX_DEPTH:
-            return 0, 1  # deep enough: whatever stands here, the whole is infinite
+            return 0, 1  # too deep: the whole is infinite, whatever stands here
         path.add(id(value))
         if isinstance(value, dict):
             cost, items = 2 + 2 * len(value) + sum(map(self.key, value)), value.values()
@@ -122,7 +122,7 @@ class Estimator:
 
 
 def _digits(value: int) -> int:
-    """Characters of an integer, without writing out one that has thousands."""
+    """Count the characters of an integer without writing out a very long one."""
     bits = value.bit_length()
     if bits < 10_000:
         return len(str(value))

@@ -1,14 +1,14 @@
-"""Cutting a JSON value to a given room, and saying what was cut (R40).
+"""Cuts a JSON value to a given room, and reports what was cut (R40).
 
-- T1  What is kept costs no more than the room, in tokens and in bytes.
+- T1  The kept part costs no more than the room, in tokens and in bytes.
 - T2  An array loses items from its end, an object loses members; what is kept is unchanged and in its order,
       except that `hybrid` may shorten a string.
 - T3  Every place where something is missing is counted, and the first of them are named.
 - T4  The time is linear in the size of the value, but for sorting the members of objects that are cut.
 
-The strategies differ in what an object keeps first: `depth_first` what is shallow, so that the deepest parts go;
-`field_priority` the members that say what a thing is, then the others in order; `hybrid` those members, then what is
-shallow and cheap, with long strings shortened.
+The strategies differ in what an object keeps first. `depth_first` keeps shallow members, so the deepest parts go.
+`field_priority` keeps the members that identify a thing, then the others in order. `hybrid` keeps those members, then
+the shallow and cheap ones, and shortens long strings.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Size(NamedTuple):
 
 
 class Cut(msgspec.Struct):
-    """What is missing: how many places, and the names of the first."""
+    """What was cut: the number of places, and the paths of the first ones."""
 
     count: int = 0
     paths: list[str] = msgspec.field(default_factory=list)
@@ -50,7 +50,7 @@ class Cut(msgspec.Struct):
 
 
 class Room:
-    """What is left to spend."""
+    """The tokens, bytes and levels that are left."""
 
     def __init__(self, tokens: float, bytes: float, levels: int) -> None:
         self.tokens = tokens
@@ -70,7 +70,7 @@ class Room:
 
 
 class Truncation:
-    """One cut of one value."""
+    """Cuts values into a room, and notes what was cut."""
 
     def __init__(self, strategy: Strategy, estimator: Estimator) -> None:
         self.cut = Cut()
@@ -80,7 +80,7 @@ class Truncation:
         self._key_bytes: dict[str, int] = {}
 
     def apply(self, value: Any, room: Room, path: str, depth: int) -> Any:
-        """What of the object or array `value` fits into `room`; `depth` is its level in the whole answer."""
+        """Return the part of an object or array that fits into `room`; `depth` is its level in the whole answer."""
         if room.holds(self.size(value), depth):
             room.take(self.size(value))
             return value
@@ -119,7 +119,7 @@ class Truncation:
         return Size(tokens, size, height)
 
     def _key(self, name: str | None) -> tuple[int, int]:
-        """What a member costs beside its value: its name and what joins it to the others."""
+        """Return the tokens and bytes of a member beside its value: its name and its separators."""
         if name is None:
             return 1, 1
         written = self._key_bytes.get(name)
@@ -161,7 +161,7 @@ class Truncation:
         return {name: kept[name] for name in members if name in kept}
 
     def _keep_part(self, name: str | None, item: Any, room: Room, path: str, depth: int, into: list[Any]) -> None:
-        """Put what fits of `item` into `into`; nothing when not even its shell does."""
+        """Append the part of `item` that fits to `into`; nothing when not even its brackets fit."""
         key_tokens, key_bytes = self._key(name)
         if isinstance(item, (dict, list)):
             if item and room.holds(Size(2, 2, 1), depth + 1, key_tokens, key_bytes):
@@ -175,7 +175,7 @@ class Truncation:
                 self.cut.note(f"{path} (shortened)")
 
     def _shorten(self, text: str, room: Room, depth: int, key_tokens: int, key_bytes: int) -> str | None:
-        """The longest start of `text`, with a mark, that fits; None when it would say nothing."""
+        """Return the longest start of `text`, with a mark, that fits; None when fewer than 8 characters fit."""
         low, high = 8, len(text) - 1
         best: str | None = None
         while low <= high:

@@ -1,10 +1,10 @@
-"""Reading foreign envelopes: bytes in, an `Envelope` or a Problem out (R12 to R16, R45).
+"""Reads foreign envelopes: bytes in, an `Envelope` or a Problem out (R12 to R16, R45).
 
-- V1  What is accepted is what the contract's JSON Schema accepts, formats included, and nothing else.
-- V2  Besides, the text must be one JSON document in which no object names a member twice, within the limits below.
+- V1  The reader accepts exactly what the contract's JSON Schema accepts, formats included.
+- V2  In addition, the text must be one JSON document in which no object names a member twice, within the limits below.
 - V3  The cost is bounded before the text is read: bytes first, then depth, then one pass of typed decoding.
 
-How V2 costs almost nothing: strings take two quotes each, so a document and what was understood of it have the
+V2 costs almost nothing: strings take two quotes each, so a document and its decoded form, encoded again, have the
 same number of quotes exactly when no member was dropped. Only when they differ is the text read a second time, to
 tell a repeated member (refused) from an unknown one (refused when strict, R16).
 """
@@ -23,7 +23,7 @@ from forestay.kernel import LAFS_CODES, TABLE, Problem, canonical, lafs_registry
 
 MAX_ENVELOPE_BYTES = 2 * 1024 * 1024
 MAX_DEPTH = 128
-_SMALL = 1024  # bytes: too short to be nested deep enough to hurt anybody
+_SMALL = 1024  # bytes: too short to be nested dangerously deep
 
 _decode = msgspec.json.Decoder(Envelope).decode
 _encode = msgspec.json.Encoder().encode
@@ -49,7 +49,7 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def decode(data: bytes | str, strict: bool | None = None, limit: int = MAX_ENVELOPE_BYTES) -> Envelope:
-    """The envelope in `data`. `strict` overrules the envelope's own rule about unknown members."""
+    """Return the envelope in `data`. `strict` overrides the envelope's own rule about unknown members."""
     if data.__class__ is not bytes:
         data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
     if len(data) > _SMALL:
@@ -74,7 +74,7 @@ def parse(
     require_registered: bool = False,
     limit: int = MAX_ENVELOPE_BYTES,
 ) -> Result:
-    """The result of a success; the Problem of a failure. Mixed page modes are refused here too (R38)."""
+    """Return the result of a success; raise the Problem of a failure. Mixed page modes are refused too (R38)."""
     envelope = decode(data, strict=strict, limit=limit)
     if isinstance(envelope.page, Page):
         mixed = mixed_page(envelope.page)
@@ -86,7 +86,7 @@ def parse(
 
 
 def problem_of(error: Error, *, require_registered: bool = False) -> Problem:
-    """The Problem that `error` tells of: our own kind when it is ours, else the first kind with that code."""
+    """Return the Problem of `error`: the row that its details name, else the first row with its code."""
     if error.code not in LAFS_CODES and require_registered:
         raise Problem(
             "schema_mismatch",
@@ -108,7 +108,7 @@ def problem_of(error: Error, *, require_registered: bool = False) -> Problem:
 
 
 def check(envelope: Envelope) -> None:
-    """What the types cannot say: R13, R14, patterns and formats, and what a page of each mode must have."""
+    """Check what the types cannot say: R13, R14, patterns, formats, and the members that each page mode needs."""
     meta, error, page = envelope.meta, envelope.error, envelope.page
     if meta.spec_version != SPEC_VERSION:
         _check_version(meta.spec_version, "specVersion")
@@ -143,7 +143,7 @@ def _check_version(text: str, name: str) -> None:
 
 
 def mixed_page(page: Page) -> str | None:
-    """What is wrong when a page carries members of another mode, or None (R38)."""
+    """Return what is wrong when a page carries members of another mode, or None (R38)."""
     foreign = [name for attribute, name in _FOREIGN[page.mode] if getattr(page, attribute) is not UNSET]
     return f"A page of mode {page.mode} must not have {', '.join(foreign)}." if foreign else None
 
@@ -165,7 +165,7 @@ def _not_json(error: Exception) -> Problem:
 
 
 def _with_whole_floats(data: bytes, error: msgspec.ValidationError) -> Envelope:
-    """JSON Schema counts 1.0 among the integers; typed decoding does not. Everything else was refused rightly."""
+    """Decode again with whole floats as integers: JSON Schema accepts 1.0 as an integer, typed decoding does not."""
     if "got `float`" not in str(error):
         raise _mismatch(error) from error
     try:
@@ -185,18 +185,18 @@ def _with_whole_floats(data: bytes, error: msgspec.ValidationError) -> Envelope:
 
 
 def _quotes(text: bytes) -> int:
-    """How many quotes delimit strings."""
+    """Count the quotes that delimit strings."""
     return (_without_escapes(text) if b"\\" in text else text).count(b'"')
 
 
 def _without_escapes(text: bytes) -> bytes:
-    """`text` without escaped backslashes and quotes; a run of backslashes pairs up from its start."""
+    """Return `text` without escaped backslashes and quotes; a run of backslashes pairs up from its start."""
     return text.replace(b"\\\\", b"").replace(b'\\"', b"")
 
 
 def _check_members(data: bytes, strict: bool) -> None:
-    """Read the names once more: a repeated member is refused, an unknown top-level one when strict."""
-    import json  # needed seldom, and the command line starts faster without it
+    """Refuse a repeated member, and an unknown top-level one when strict."""
+    import json  # rarely needed, and the command line starts faster without it
 
     try:
         plain = json.loads(data, object_pairs_hook=_no_repeats, parse_int=len, parse_float=len)
@@ -251,7 +251,7 @@ def _check_depth(data: bytes) -> None:
             break
         fewer = brackets.replace(b"[]", b"")
         if len(fewer) == len(brackets):
-            return  # nothing left, or unbalanced, which the decoder says better
+            return  # nothing is left, or the brackets are unbalanced, which the decoder explains better
         brackets = fewer
     if brackets:
         raise Problem(

@@ -1,5 +1,8 @@
-"""The surface: how programs and people reach the host. One router, one admission and one way to answer for every
-contract; each contract's bodies are that contract's, problems come from one table."""
+"""The surface: programs and people reach the host through it.
+
+One router, one admission and one way to answer serve every contract. Bodies follow each contract; problems come from
+one table.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,9 +1,9 @@
-"""The host as an A2A agent: its card at the well-known path, open to everybody; its skills at `/a2a`, with a key.
+"""The host as an A2A agent: its card at the well-known path is public, its skills at `/a2a` need a key.
 
-B1  Each tenant has an agent of its own: tasks, runs and answers of one tenant do not exist for another.
-B2  The card names what is wired: the skills that `/a2a` performs, and the address that was configured or bound.
-B3  Plain text is a question: an agent answers it in a run, in plain text as it is written.
-B4  A context is a session: what is said in it follows what was said before, after a restart too.
+B1  Each tenant has its own agent: tasks, runs and answers of one tenant do not exist for another.
+B2  The card names what is wired: the skills that `/a2a` performs, and the configured or bound address.
+B3  Plain text is a question: an agent answers it in a run, and its plain text is streamed.
+B4  A context is a session: a message in it continues the conversation, after a restart too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ api = Operations["A2A"](contract="a2a", tag="a2a")
 
 
 class A2A:
-    """The agents of a host, one for each tenant, made when they are first asked (the library is large)."""
+    """The agents of a host, one for each tenant, built on first use (the library is large)."""
 
     def __init__(self, host: Host, url: str) -> None:
         self._host = host
@@ -59,7 +59,7 @@ class A2A:
         return Relayed(self._agent(call.tenant)[1], call.data)
 
     def _agent(self, tenant: str) -> tuple[ASGIApp, ASGIApp]:
-        """The card and the endpoint of a tenant's agent (B1); the tenant "" only shows the card."""
+        """Return the card and the endpoint of a tenant's agent (B1); the tenant "" serves only the card."""
         if tenant not in self._agents:
             from forestay.envelope import Spoken, agent_card, agent_routes
 
@@ -79,7 +79,7 @@ class A2A:
         return self._agents[tenant]
 
     async def _heard(self, tenant: str, text: str, context: str) -> AsyncGenerator[str, None]:
-        """The answer to a text, as it is written (B3, B4)."""
+        """Yield the answer to a text as it is written (B3, B4)."""
         host, spoke = self._host, False
         tree = await self._session(tenant, context)
         run_id = await host.turns.start(tree, text, tenant=tenant, source="rpc", by_person=False)
@@ -99,7 +99,7 @@ class A2A:
 
 
 def _worded(run: dict[str, Any]) -> str:
-    """How a run that answers a question stands, in words (B3)."""
+    """Return the answer of a run as text, or a sentence about its status (B3)."""
     if run["status"] == "completed":
         output = (run.get("outputs") or {}).get("output")
         return output if isinstance(output, str) else canonical.encode(output).decode()

@@ -1,11 +1,11 @@
-"""Answering: the only place where values and problems become bytes.
+"""Turns values and problems into HTTP answers.
 
 Invariants:
 
-- H2  Every failure leaves as the contract's error body; an exception that nobody foresaw leaves as a 500 with a
-      correlation id and none of its text.
-- H3  429, 503 and every other problem that may pass by waiting carry `Retry-After`, and the same time stands in the
-      body (OpenWOP §1.2, LAFS D5).
+- H2  Every failure is answered with the contract's error body; an unexpected exception is a 500 with a correlation id
+      and none of its text.
+- H3  429, 503 and every other problem with a time to wait carry `Retry-After`, and the body has the same time
+      (OpenWOP §1.2, LAFS D5).
 - H4  Every answer carries the request's id in `X-Request-Id`.
 """
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("forestay.surface")
 
 
 def contract_of(path: str) -> Contract:
-    """Whose words a refusal at this path is said in."""
+    """Return the contract whose error body a refusal at this path has."""
     if path == "/crp" or path.startswith("/crp/"):
         return "crp"
     if path.startswith("/openai/"):
@@ -50,7 +50,7 @@ def answer(
     headers: Mapping[str, str] | None = None,
     contract: Contract = "openwop",
 ) -> Response:
-    """`body` as JSON, in a LAFS envelope when the caller or the contract wants one; 204 and 304 have no body."""
+    """Answer with `body` as JSON, enveloped if the caller or the contract wants that; 204 and 304 have no body."""
     if status in (204, 304):
         return respond(request, b"", status, None, headers)
     preferred = form_of(request.headers.get("accept", ""), failed=False) == "lafs"
@@ -61,7 +61,7 @@ def answer(
 
 
 def with_headers(problem: Problem) -> tuple[Problem, dict[str, str]]:
-    """The problem with its waiting time filled in (H3), and the headers that say the same."""
+    """Return the problem with its waiting time (H3), and the headers that repeat it."""
     headers: dict[str, str] = {}
     status = problem.row.http
     if status in (429, 503) or problem.retry_after_ms is not None:
@@ -75,7 +75,7 @@ def with_headers(problem: Problem) -> tuple[Problem, dict[str, str]]:
 
 
 def problem_answer(request: Request, problem: Problem, contract: Contract = "openwop") -> Response:
-    """`problem` as `contract` says it, or as RFC 9457 or LAFS when the caller prefers that."""
+    """Answer with `problem` in the contract's form, or as RFC 9457 or LAFS when the caller prefers that."""
     status = problem.row.http
     problem, extra = with_headers(problem)
     if status == 401:
@@ -93,12 +93,12 @@ def problem_answer(request: Request, problem: Problem, contract: Contract = "ope
 
 
 def _operation(request: Request) -> str:
-    """The name of what was asked: the operation's, else the method and path."""
+    """Return the operation's name, else the method and path."""
     return (exchange_of(request).operation or f"{request.method} {request.url.path}")[:128]
 
 
 def _said(request: Request) -> dict[str, Any]:
-    """What every envelope of this request has in common."""
+    """Return the members that every envelope of this request shares."""
     exchange = exchange_of(request)
     return {
         "clock": exchange.clock,
@@ -115,7 +115,7 @@ def _own_body(problem: Problem, contract: Contract, reference: str) -> dict[str,
     if contract == "anthropic":
         return {"type": "error", "error": anthropic_error(problem), "request_id": reference}
     body = problem.as_crp() if contract == "crp" else problem.as_openwop()
-    if contract == "crp" and "partial_output" in problem.details:  # C14: all that was generated, whatever its length
+    if contract == "crp" and "partial_output" in problem.details:  # C14: all generated text, whatever its length
         body["details"]["partial_output"] = whole(problem.details["partial_output"])
     if problem.row.http >= 500:
         name = "correlation_id" if contract == "crp" else "correlationId"
@@ -124,19 +124,19 @@ def _own_body(problem: Problem, contract: Contract, reference: str) -> dict[str,
 
 
 def openai_error(problem: Problem) -> dict[str, Any]:
-    """A problem in the words of OpenAI's interface; `type` goes by the status, as its clients expect."""
+    """Return a problem in OpenAI's form; `type` follows from the status, as its clients expect."""
     at = problem.details.get("at")
     param = at.removeprefix("$.") if isinstance(at, str) else None
     return {**_told(problem, "server_error"), "param": param, "code": problem.key}
 
 
 def anthropic_error(problem: Problem) -> dict[str, Any]:
-    """A problem in the words of Anthropic's interface."""
+    """Return a problem in Anthropic's form."""
     return _told(problem, "api_error")
 
 
 def _told(problem: Problem, internal: str) -> dict[str, Any]:
-    """The message with its advice, and the kind of error by the status; `internal` is that of a host's own."""
+    """Return the message with its fix, and the error type of the status; `internal` is the type of a 5xx."""
     status = problem.row.http
     kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
     kind = kinds.get(status, "invalid_request_error" if status < 500 else internal)
@@ -146,7 +146,7 @@ def _told(problem: Problem, internal: str) -> dict[str, Any]:
 
 
 def _rate_headers(problem: Problem, seconds: int) -> dict[str, str]:
-    """The rate that was exceeded, in the header fields of the IETF's draft (`RateLimit`, `RateLimit-Policy`)."""
+    """Return the exceeded rate in the header fields of the IETF draft (`RateLimit`, `RateLimit-Policy`)."""
     details = problem.details
     if problem.key != "rate_limited" or "windowSeconds" not in details:
         return {}
@@ -167,7 +167,7 @@ def _with_retry(problem: Problem, wait_ms: int, seconds: int | None) -> Problem:
 def respond(
     request: Request, content: bytes, status: int, kind: str | None, headers: Mapping[str, str] | None
 ) -> Response:
-    """Bytes as an answer, with the headers that every answer has (H4)."""
+    """Answer with bytes and the headers of every answer (H4)."""
     every = {
         "X-Request-Id": exchange_of(request).request_id,
         "X-Content-Type-Options": "nosniff",
@@ -178,8 +178,7 @@ def respond(
 
 
 def as_problem(error: BaseException, reference: str) -> Problem:
-    """What an exception means to a caller; one that nobody foresaw is logged with the reference that the caller
-    gets."""
+    """Return the Problem that an exception means to a caller; log an unexpected one with the caller's reference."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, RecursionError):

@@ -1,16 +1,16 @@
-"""Who is calling: API keys on the ledger, hashed, with tenant, scopes, expiry and revocation (OpenWOP §1.4).
+"""Authentication: API keys on the ledger, hashed, with tenant, scopes, expiry and revocation (OpenWOP §1.4).
 
-A scope is a capability that the key was granted: whether a caller may do something is a question to the kernel's
-policy, and the answer is a decision with its rule and reason.
+A scope is a capability that the key was granted. The kernel's policy decides whether a caller may do something, and
+gives its rule and reason.
 
 Invariants:
 
-- A1  A key's text is known to its holder alone: the ledger has its SHA-256. (Keys are random, so a slow hash adds
-      nothing; a key chosen by a person must be at least 16 characters.)
+- A1  Only its holder knows a key's text: the ledger has its SHA-256. (Keys are random, so a slow hash adds nothing; a
+      key chosen by a person must have at least 16 characters.)
 - A2  A key is compared in constant time.
 - A3  Missing, malformed, unknown, expired and revoked keys are 401; a missing scope is 403.
-- A4  A revoked key is refused from the moment its revocation is on disk, and its watchers are told then; by other
-      processes of the same ledger within a second.
+- A4  A revoked key is refused as soon as its revocation is on disk, and its watchers are told then; other processes of
+      the same ledger follow within a second.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ CONTRACT_SCOPES = tuple(
         "deploy:rollback deploy:pause"
     ).split()
 )
-# What the contract has no scope for, because it has no endpoint for it (W4).
+# The contract has no scope for these, because it has no endpoint for them (W4).
 OWN_SCOPES = tuple(
     "manifest:write runs:signal schedules:manage keys:manage grants:manage metrics:read approvals:delegate".split()
 )
 SCOPES = CONTRACT_SCOPES + OWN_SCOPES
-HOST_SCOPE = "host:operate"  # every key of the operator's tenant has it, and no other
+HOST_SCOPE = "host:operate"  # exactly the keys of the operator's tenant have it
 
 _BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
 _LENT = "key_lent"
 _LONGEST_WAIT = 24 * 3600.0
-_AGAIN_SECONDS = 0.5  # after a read that failed
+_AGAIN_SECONDS = 0.5  # the pause after a failed read
 _CHOSEN_KEY = re.compile(r"[!-~]{16,256}")
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The holder of the key of a request."""
+    """The holder of a request's key."""
 
     key_id: str
     tenant: str
@@ -76,7 +76,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What a run records of the caller: the principal, or the key where it has none."""
+        """The name that a run records: the principal, else the key's id."""
         return self.principal or self.key_id
 
     @property
@@ -85,7 +85,7 @@ class Caller(msgspec.Struct, frozen=True):
         return "approvals:delegate" in self.scopes
 
     def decide(self, scope: str, tenant: str | None = None) -> Decision:
-        """What policy says to this caller's use of `scope`, in its own tenant or in another."""
+        """Return policy's decision on this caller's use of `scope`, in its own tenant or in another."""
         return _decided(self.key_id, self.tenant, self.scopes, scope, self.tenant if tenant is None else tenant)
 
     def require(self, *scopes: str) -> None:
@@ -106,21 +106,21 @@ class Caller(msgspec.Struct, frozen=True):
         return self.decide("runs:read", tenant).allowed
 
     def require_operator(self) -> None:
-        """Only the host's operator may see or change the whole host."""
+        """Refuse everybody but the host's operator."""
         if not self.decide(HOST_SCOPE).allowed:
             raise Problem(
                 "permission_denied", "Only the host's operator may do this.", fix="Use a key of the host's own tenant."
             )
 
     def require_tenant(self, tenant: str | None) -> None:
-        """A tenant that a request names must be the key's own."""
+        """Refuse a request that names another tenant than the key's own."""
         if tenant is not None and tenant != self.tenant:
             raise Problem("permission_denied", "This key does not belong to the tenant that the request names.")
 
 
 @lru_cache(maxsize=4096)
 def _decided(key_id: str, tenant: str, scopes: frozenset[str], scope: str, on: str) -> Decision:
-    """The policy of one key decides; the keys of the operator's tenant may also operate the host."""
+    """Decide by the policy of one key; keys of the operator's tenant may also operate the host."""
     granted = [*sorted(scopes), HOST_SCOPE] if tenant == OPERATOR else sorted(scopes)
     return scope_policy(key_id, granted, tenant).decide(scope_request(key_id, scope, on))
 
@@ -142,7 +142,7 @@ class ApiKey(msgspec.Struct, frozen=True):
 
 
 class KeyTable:
-    """The projection `api_keys`: one row a key."""
+    """The projection `api_keys`: one row for each key."""
 
     name = "api_keys"
     version = 1
@@ -167,14 +167,14 @@ class KeyTable:
 
 
 class KeyWatch:
-    """Tells once, when a key ends."""
+    """Calls back once, when a key ends."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell: Callable[[], None] | None = tell
         self._timer: asyncio.TimerHandle | None = None
 
     def expire(self, seconds: float) -> None:
-        """The key ends in so many seconds, in steps that every loop can wait for."""
+        """End after `seconds`, waited in steps that every event loop can handle."""
         loop = asyncio.get_running_loop()
         if seconds > _LONGEST_WAIT:
             self._timer = loop.call_later(_LONGEST_WAIT, self.expire, seconds - _LONGEST_WAIT)
@@ -193,7 +193,7 @@ class KeyWatch:
 
 
 class Keys:
-    """The keys of one ledger. They are few and every request needs one, so they are held in memory."""
+    """The keys of one ledger, in memory: they are few, and every request needs one."""
 
     def __init__(self, ledger: Ledger, clock: Clock, ids: Ids, locks: Locks | None = None) -> None:
         self._ledger = ledger
@@ -209,7 +209,7 @@ class Keys:
             self._know(msgspec.structs.replace(canonical.decode(doc, ApiKey), revoked_ms=revoked))
 
     async def follow(self) -> None:
-        """Learn what other processes do with keys, for as long as this runs (A4)."""
+        """Follow what other processes do with keys, until cancelled (A4)."""
         while True:
             with contextlib.suppress(Problem):  # the database is away
                 position = await self._ledger.position()
@@ -230,7 +230,7 @@ class Keys:
                 self._know(msgspec.structs.replace(key, revoked_ms=record.ts))
 
     def _know(self, key: ApiKey) -> None:
-        """Hold a key as it is now; who watches one that has ended is told."""
+        """Keep the key's current state; tell the watchers of a revoked one."""
         self._by_hash[key.hash] = key
         if key.revoked_ms is not None:
             for watch in self._watches.get(key.key_id, ())[:]:
@@ -257,8 +257,10 @@ class Keys:
         text: str | None = None,
         key_id: str | None = None,
     ) -> tuple[ApiKey, str]:
-        """A new key and its text, which is given out here and never again (A1). A caller that must not make two gives
-        the id: a key that was made under it before, and whose text was never given out, ends."""
+        """Make a key; return it with its text, which is never shown again (A1).
+
+        A caller that must not make two gives the id: an earlier key of that id, whose text nobody got, is revoked.
+        """
         _check(name, tenant, scopes, principal, workspace, text)
         text = text or "fsk_" + self._ids.token(24)
         key = ApiKey(
@@ -280,7 +282,7 @@ class Keys:
         return key, text
 
     async def _unused(self, key_id: str, tenant: str) -> str:
-        """The first id after `key_id` that no key has; those before it are revoked."""
+        """Return the first free id from `key_id` on; revoke the keys that have the earlier ones."""
         found, number = key_id, 1
         while any(key.key_id == found for key in self._by_hash.values()):
             await self.revoke(found, tenant, "its text was never given out")
@@ -289,14 +291,14 @@ class Keys:
         return found
 
     def lend(self, *, tenant: str = OPERATOR, principal: str | None = None) -> str:
-        """A key that lives as long as this process: for a command that opens the data folder itself."""
+        """Make a key that lives as long as this process, for a command that opens the data folder itself."""
         text = "fsk_" + self._ids.token(24)
         now = self._clock.now_ms()
         self._by_hash[_hash(text)] = ApiKey(_LENT, "lent", tenant, SCOPES, _hash(text), now, principal)
         return text
 
     async def ensure(self, text: str, name: str = "first") -> ApiKey:
-        """The key with this text, made if there is none: what FORESTAY_API_KEY asks for at every start."""
+        """Return the key with this text; make it if there is none. Every start does this for FORESTAY_API_KEY."""
         async with self._locks.at("key/first", self.load):
             known = self._by_hash.get(_hash(text))
             return known if known is not None else (await self.create(name, text=text))[0]
@@ -310,14 +312,14 @@ class Keys:
         try:
             await self._ledger.append(f"key/{key_id}", [Draft("key.revoked", {"reason": reason})], expect=0)
         except Problem as problem:
-            if problem.key != "ledger_conflict":  # else another process was faster
+            if problem.key != "ledger_conflict":  # a conflict means that another process was faster
                 raise
         for record in await self._ledger.read(f"key/{key_id}", 1):
             self._learn(record)
         return self._by_hash[key.hash]
 
     def authenticate(self, authorization: str | None) -> Caller:
-        """The caller behind an `Authorization` header (A2, A3)."""
+        """Return the caller behind an `Authorization` header (A2, A3)."""
         if not authorization:
             raise Problem(
                 "unauthenticated", "The request carries no API key.", fix="Send `Authorization: Bearer <key>`."
@@ -334,7 +336,7 @@ class Keys:
         return self._caller(key)
 
     def caller(self, key_id: str) -> Caller:
-        """The caller behind a key that was shown before: a console session names its key by id (A3, A4)."""
+        """Return the caller of a key by its id: a console session names its key so (A3, A4)."""
         key = next((item for item in self._by_hash.values() if item.key_id == key_id), None)
         if key is None:
             raise Problem("unauthenticated", "This API key is not known.", fix="Use a key of this host.")

@@ -1,4 +1,4 @@
-"""How many connections a server holds, of all and of one client (G4 of `guard`), and the files that they need."""
+"""Limits the connections of a server, in all and per client (G4 of `guard`), and to the files it may open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OTHER_FILES = 256  # the ledger, extensions, calls out
 
 
 class Guard:
-    """The limits of one server, and what its connections take of them."""
+    """The limits of one server, and its current connections."""
 
     def __init__(self, limits: HttpLimits, ids: Ids | None = None) -> None:
         self.limits = limits
@@ -23,7 +23,7 @@ class Guard:
         self._clients: Counter[str] = Counter()
 
     def enter(self, client: str) -> Problem | None:
-        """Count a connection; the Problem when it is one too many (G4)."""
+        """Count a connection; return a Problem when it is one too many (G4)."""
         self.open += 1
         self._clients[client] += 1
         limits = self.limits
@@ -41,7 +41,7 @@ class Guard:
 
 
 def within_files(limits: HttpLimits) -> HttpLimits:
-    """The limits as far as the process may open files: the soft limit is raised, and what is left is kept to."""
+    """Raise the process's soft limit of open files; return limits that fit into what the system allows."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

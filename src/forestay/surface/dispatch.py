@@ -3,11 +3,11 @@ operation performs it.
 
 Invariants:
 
-- D1  401 comes before everything that a caller could learn something from: before 404, 405 and 501.
+- D1  401 comes before every answer that could tell a caller something: before 404, 405 and 501.
 - D2  Rate limits come before scopes (OpenWOP §1.4).
 - D3  A mutating operation with an `Idempotency-Key` is executed once (OpenWOP §1.5). The same key from another caller
-      is another request; an answer that shows a secret is repeated only to the API key that asked for it.
-- D4  Whatever happens, there is an answer in the operation's contract.
+      of the tenant does not match, and is refused; an answer that shows a secret is repeated only to its API key.
+- D4  Every request gets an answer in the operation's contract, whatever happens.
 - D5  A stream holds a stream's place in the load until its last byte; everything else holds a request's.
 """
 
@@ -35,12 +35,12 @@ from forestay.surface.routing import Routes
 
 _KEY = re.compile(r"[!-~]{1,255}")
 _REPLAYED = "openwop-Idempotent-Replay"
-# What a kept answer keeps of its headers: not the request's id, which belongs to one request.
+# The headers of a kept answer; the request's id is not among them, because it belongs to one request.
 _KEPT_HEADERS = frozenset({"content-type", "location", "etag"})
 
 
 class Pages(Protocol):
-    """The console as the surface needs it: its operations, who is signed in, and how a problem looks as a page."""
+    """The console as the surface needs it: its operations, the signed-in caller, and the page of a problem."""
 
     @property
     def operations(self) -> Sequence[Operation]: ...
@@ -51,8 +51,11 @@ class Pages(Protocol):
 
 
 class Dispatch:
-    """An ASGI application over operations. `unmatched` says what an unknown path means to an authenticated caller;
-    `contract` is the contract of paths that no operation has, where the path itself does not tell."""
+    """An ASGI application over operations.
+
+    `unmatched` gives the problem of an unknown path, for an authenticated caller. `contract` is the contract of unknown
+    paths; without it, the path decides.
+    """
 
     def __init__(
         self,
@@ -108,10 +111,10 @@ class Dispatch:
                 return
         except ClientDisconnect:
             return
-        except Refused:  # it has its answer already
+        except Refused:  # the request already has its answer
             raise
-        except Exception as error:  # D4, the boundary: whatever it is becomes an answer
-            if exchange.status:  # which is on its way already: all that is left is to end it
+        except Exception as error:  # D4, the boundary: any failure becomes an answer
+            if exchange.status:  # an answer is already on its way: it can only be ended
                 raise
             response = self._refusal(
                 request, as_problem(error, exchange.request_id), contract or self._contract_at(request)
@@ -119,8 +122,8 @@ class Dispatch:
         await response(scope, receive, send)
 
     def _contract_at(self, request: Request) -> Contract:
-        """The contract in which a refusal at this address is said: a page where pages are, and for a browser that is
-        lost where no contract begins."""
+        """Return the contract of a refusal at this address: the console's for its pages, and for a browser at a path
+        that belongs to no contract."""
         root = _root(request.scope["path"])
         if self._pages is not None and root not in self._roots:
             lost = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
@@ -152,13 +155,13 @@ class Dispatch:
     def _identify(
         self, request: Request, exchange: Exchange, route: str, authenticate: Callable[[Request], Caller]
     ) -> Caller:
-        """The caller, within its rates."""
+        """Return the caller; a Problem when it exceeds its rates."""
         caller = exchange.caller = authenticate(request)
         self._limits.admit(key=caller.key_id, tenant=caller.tenant, route=route)
         return caller
 
     def _admit(self, operation: Operation, request: Request, exchange: Exchange) -> Caller | None:
-        """The caller, who may perform the operation (D1, D2); None where no caller need be known."""
+        """Return the caller if it may perform the operation (D1, D2); None when the operation needs no caller."""
         if operation.auth == "session" and self._pages is not None:
             caller = self._identify(request, exchange, operation.name, self._pages.caller)
         elif operation.auth == "key":
@@ -191,7 +194,7 @@ class Dispatch:
         return await self._once(call, key, self._idempotency)
 
     async def _once(self, call: Call, key: str, idempotency: Idempotency) -> Response:
-        """Perform a keyed call at most once, and give its answer again (D3)."""
+        """Perform a keyed call at most once; a repeated call gets the kept answer (D3)."""
         operation = call.operation
         digest = canonical.digest(
             {
@@ -226,14 +229,14 @@ class Dispatch:
 
 
 def _who(call: Call) -> str | None:
-    """Whose request it is, as far as that makes it another one (D3)."""
+    """Return the caller as far as an idempotency key belongs to it: the API key or the principal (D3)."""
     if call.operation.auth not in ("key", "session"):
         return None
     return call.caller.key_id if call.operation.sensitive else call.caller.principal
 
 
 def _root(path: str) -> str:
-    """The first part of a path."""
+    """Return the first segment of a path."""
     return path.split("/", 2)[1]
 
 
@@ -252,7 +255,7 @@ def _body(call: Call) -> Any:
 
 
 def _content(call: Call) -> Any:
-    """The body as the idempotency key covers it: the same JSON in another spelling is the same request."""
+    """Return the body for the idempotency digest: the same JSON in another spelling is the same request."""
     if call.operation.body is Form:
         return call.body
     return canonical.decode(call.data, limit=call.operation.body_limit) if call.data else None

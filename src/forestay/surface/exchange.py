@@ -1,4 +1,4 @@
-"""What is known of one request and its answer, shared by every layer that the request passes."""
+"""The state of one request and its answer, shared by every layer that the request passes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 class Exchange:
-    """One request on its way: layers fill in what they learn; logs, metrics, limits and answers read it."""
+    """The state of one request: layers fill in what they learn; logs, metrics, limits and answers read it."""
 
     __slots__ = ("caller", "clock", "ids", "operation", "request_id", "route", "status", "trace", "waits")
 
@@ -31,15 +31,17 @@ class Exchange:
         self.ids = ids
         self.trace = trace
         self.operation = ""  # the name that envelopes carry
-        self.route = "unmatched"  # a name from the code, never text of the caller
+        self.route = "unmatched"  # a name from the code, never the caller's text
         self.caller: Caller | None = None
         self.status = 0
-        self.waits: Callable[[], None] | None = None  # says that the request may stay open for long
+        self.waits: Callable[[], None] | None = None  # called when the request may stay open for long
 
 
 def open_exchange(request: HTTPConnection, clock: Clock, ids: Ids, trace: str | None = None) -> Exchange:
-    """The exchange of this request, made by the first layer that asks. It has the caller's `X-Request-Id` when that is
-    a plain one, else an id of ours."""
+    """Return the exchange of this request; the first layer that asks makes it.
+
+    Its id is the caller's `X-Request-Id` when that is plain, else one of ours.
+    """
     found: Exchange | None = request.scope.get(_NAME)
     if found is None:
         given = request.headers.get("x-request-id", "")

@@ -1,4 +1,4 @@
-"""Other processes that serve the same ledger: what they do with keys, and the share of each rate that is ours."""
+"""Follows other processes that serve the same ledger: their changes of keys, and this process's share of each rate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOK_SECONDS = 1.0
 
 @asynccontextmanager
 async def with_fellows(services: Services, url: str) -> AsyncIterator[None]:
-    """While the block runs, know what the other processes of the ledger do; they see this one at `url`."""
+    """Follow the other processes of the ledger within the block; they see this one at `url`."""
     workers = services.host.workers
     if workers is None:
         yield
@@ -35,7 +35,7 @@ async def with_fellows(services: Services, url: str) -> AsyncIterator[None]:
 
 
 async def _share(limits: RateLimits, workers: Workers) -> None:
-    """Allow an equal share of each rate among the processes that serve callers."""
+    """Set this process's share of each rate: equal among the processes that serve callers."""
     while True:
         with contextlib.suppress(Problem):  # the database is away: the share stays as it is
             living = await asyncio.to_thread(workers.living)

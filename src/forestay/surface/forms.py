@@ -1,8 +1,8 @@
 """`/forms/{subscriptionId}`: the page of a form subscription, for people who have no key (OpenWOP RFC 0083).
 
-- Y3  Everything that is not ours is escaped, and the page runs no script and is shown in no frame.
-- Y4  A form takes so many events in a time, from all senders together.
-- Y5  An address without a form says nothing of what else there is.
+- Y3  Every foreign text is escaped; the page runs no script and is shown in no frame.
+- Y4  A form takes a limited rate of events, from all senders together.
+- Y5  An address without a form tells nothing about what else exists.
 """
 
 from __future__ import annotations

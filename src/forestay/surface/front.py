@@ -1,14 +1,14 @@
-"""The outermost layer: every request has an id, a trace, a line in the log and its metrics, and ends with its key.
+"""The outermost layer: gives every request an id, a trace, a log line and metrics, and ends it with its key.
 
 Invariants:
 
-- F1  Every answer carries `X-Request-Id`: the caller's when it is a plain one, else one of ours.
-- F2  What is logged, counted or traced names routes, keys by id and statuses; never a query, a body, a header's value.
-- F6  A stream ends with its key: once the key is revoked or expired it is closed at once, and nothing more is sent on
-      it. A long poll is answered with 401.
-- F7  An encoded slash separates nothing: what a proxy takes for one segment is one here too. A name that may hold
-      anything (a node's, a signal's) may hold it.
-- F8  A request for another host's name gets no further (N1 of `host_names`).
+- F1  Every answer carries `X-Request-Id`: the caller's when it is plain, else one of ours.
+- F2  Logs, metrics and traces name routes, keys by id and statuses; never a query, a body or a header's value.
+- F6  A stream ends with its key: once the key is revoked or expired, the stream is closed at once and nothing more is
+      sent. A long poll is answered with 401.
+- F7  An encoded slash does not separate segments, so a proxy and this host see the same segments. Free names (a node's,
+      a signal's) may contain one.
+- F8  A request for another host's name is refused here (N1 of `host_names`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def log_requests(stream: TextIO) -> None:
 
 
 class Front:
-    """The dispatch behind one door."""
+    """Wraps the dispatch: every request passes here first."""
 
     def __init__(self, dispatch: Dispatch, services: Services, metrics: HttpMetrics, names: HostNames) -> None:
         self._dispatch = dispatch
@@ -96,7 +96,7 @@ class Front:
                     raise
 
     def _line(self, request: Request, exchange: Exchange, seconds: float) -> str:
-        """One JSON object: the caller, what it asked for and how that ended (F2)."""
+        """Return the log line as one JSON object: the caller, the route and the status (F2)."""
         caller = exchange.caller
         line: dict[str, Any] = {
             "time": iso(exchange.clock.now_ms()),
@@ -115,7 +115,7 @@ class Front:
 
 
 class _Passage:
-    """One request on its way through: what it may send, and for how long (F1, F6)."""
+    """Sends one request's answer, and ends it when its key ends (F1, F6)."""
 
     def __init__(self, keys: Keys, request: Request, exchange: Exchange, send: Send, held: ExitStack) -> None:
         self._keys = keys
@@ -144,7 +144,7 @@ class _Passage:
         await self._send(message)
 
     def watch(self) -> None:
-        """From now on the request ends with its key (F6)."""
+        """End the request when its key ends, from now on (F6)."""
         caller = self._exchange.caller
         if caller is None or self._watched:
             return
@@ -157,7 +157,7 @@ class _Passage:
             self._task.cancel()
 
     async def close(self) -> bool:
-        """End what was cut because its key ended; False when something else cancels the request."""
+        """End the answer after the key ended; False when something else cancelled the request."""
         if not self._cut or self._task is None or self._task.uncancel():
             return False
         if self._streams:
@@ -168,7 +168,7 @@ class _Passage:
         return True
 
     def _ended(self) -> Problem | None:
-        """Why the key of the request is none any more (F6)."""
+        """Return why the request's key is no longer valid, or None (F6)."""
         caller = self._exchange.caller
         try:
             if caller is not None:
@@ -179,7 +179,7 @@ class _Passage:
 
 
 def _path(scope: Scope) -> tuple[str, bool]:
-    """The path with NUL in place of each encoded slash, and whether every NUL in it is one (F7)."""
+    """Return the path with NUL for each encoded slash, and whether every NUL stands for a slash (F7)."""
     raw: str = scope.get("raw_path", b"").decode("ascii")
     if not _ENCODED_SLASH.search(raw):
         return scope["path"], False
@@ -192,12 +192,12 @@ def _method(request: Request) -> str:
 
 
 def _beginning(path: str) -> str:
-    """Enough of an address that leads nowhere to see what was meant; the rest could be a token."""
+    """Return the beginning of an unknown address for the log; the rest could be a token."""
     return redact_text("/".join(path.split("/")[:3])[:64])
 
 
 def _with_id(message: Message, reference: str) -> Message:
-    """F1."""
+    """Add the request's id, unless it is there (F1)."""
     headers = message.get("headers", ())
     if any(name.lower() == b"x-request-id" for name, _ in headers):
         return message

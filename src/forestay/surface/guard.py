@@ -1,18 +1,18 @@
-"""The server's own limits: what a connection may cost before any operation looks at it.
+"""The server's own limits: what a connection may cost before it reaches an operation.
 
 Invariants:
 
-- G1  A head that is not whole in time ends its connection: 408 when part of it came, silence when nothing did.
+- G1  A head that is not whole in time ends its connection: 408 when part of it came, no answer when nothing did.
 - G2  A body that is not whole in time ends its connection: 408 when nothing was answered yet.
 - G3  A head with too many lines or bytes is 431, a body with too many bytes 413; neither is held beyond its limit.
-- G4  Beyond the limit of connections, of all or of one client, a new one gets 503 and when to come back.
-- G5  A client that does not take its answer in time loses its connection.
-- G6  Refusing costs little: what a refused client still sends is thrown away. It is listened to for as long as a body
-      may take, and silence ends that in a moment.
-- G7  A request means one thing to us and to every proxy before us (RFC 9112): a version that we speak, one host, one
-      length or chunks and nothing else. One that asks for another protocol is answered in this one, body and all.
-- G8  An answer reaches the client that is still sending its body: a connection that is to end is closed when the body
-      is there, because closing earlier resets it and takes the answer with it.
+- G4  Beyond the limit of connections, in all or of one client, a new one gets 503 and `Retry-After`.
+- G5  A client that does not read its answer in time loses its connection.
+- G6  Refusing costs little: what a refused client still sends is discarded, for at most as long as a body may take.
+      A second of silence ends the connection sooner.
+- G7  A request means the same to us and to every proxy before us (RFC 9112): a version that we speak, one host, one
+      length or chunks and nothing else. One that asks for another protocol is answered in this one, with its body.
+- G8  An answer reaches a client that is still sending its body. A connection that must end is closed after the body has
+      arrived, because closing earlier resets it and loses the answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with limits. A request that arrives whole costs no timer of its own."""
+    """uvicorn's protocol with limits. A request that arrives whole needs no timer."""
 
     def __init__(self, *arguments: Any, guard: Guard, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -45,7 +45,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._limits = guard.limits
         self._name = ""
         self._refusal: Problem | None = None
-        self._lingers = False  # what still comes is thrown away (G6, G8)
+        self._lingers = False  # further bytes are discarded (G6, G8)
         self._silence: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timed = ""
@@ -110,14 +110,14 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._parse(rest)
 
     def _read_body_only(self) -> None:
-        """What asks for another protocol has no body to the parser: another one reads it, then the connection ends."""
+        """Read the body of an upgrade request with a second parser: the first sees none. Then the connection ends."""
         self.cycle.keep_alive = False
         self.parser = httptools.HttpRequestParser(_Body(self))
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         said = [b"%b: %b\r\n" % header for header in self.headers if header[0] in _FRAMING]
         self.parser.feed_data(b"POST / HTTP/1.1\r\nconnection: close\r\n%b\r\n" % b"".join(said))
 
-    # What the parser tells (an exception in here reaches `send_400_response`)
+    # Callbacks of the parser (an exception in one reaches `send_400_response`)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -140,7 +140,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.cycle.transport = _Answering(self)  # type: ignore[assignment]
 
     def _check_head(self) -> None:
-        """G3, G7."""
+        """Refuse a head that breaks the limits or the framing rules (G3, G7)."""
         version = self.parser.get_http_version()
         hosts = []
         for name, value in self.headers:
@@ -177,7 +177,7 @@ class GuardedProtocol(HttpToolsProtocol):
         raise problem
 
     def send_400_response(self, msg: str) -> None:
-        """Bytes that are no HTTP, or too many of them, are refused in the envelope too."""
+        """Refuse bytes that are no HTTP, or too many, with the contract's error body."""
         self._refuse(self._refusal or _unreadable("This is not an HTTP request that can be read."))
 
     # Time
@@ -218,7 +218,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._writing = None
 
     def _unread(self) -> None:
-        """G5."""
+        """Drop a client that does not read its answer (G5)."""
         self._writing = None
         self._guard.refused["unread"] += 1
         self.transport.abort()
@@ -226,7 +226,7 @@ class GuardedProtocol(HttpToolsProtocol):
     # Refusing
 
     def _refuse(self, problem: Problem) -> None:
-        """Say why, unless an answer is on its way already, and end the connection (G6)."""
+        """Send the problem, unless an answer is already on its way, and end the connection (G6)."""
         self._guard.refused[str(problem.details.get("reason", problem.key))] += 1
         cycle = self.cycle
         if cycle is not None:
@@ -236,17 +236,17 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._stop_waiting()
                 self.transport.abort()
                 return
-        if cycle is None or not (cycle.response_complete and self._in_body):  # else it has its answer
+        if cycle is None or not (cycle.response_complete and self._in_body):  # otherwise it has its answer
             self.transport.write(_answer(problem, self._guard.ids.new("req")))
         self._linger()
 
     @property
     def _in_body(self) -> bool:
-        """Whether a request's head is there and its body is not."""
+        """Whether a request's head has arrived and its body has not."""
         return self._phase == "body"
 
     def end(self) -> None:
-        """Close after an answer; what the client is still sending is taken first (G8)."""
+        """Close after an answer; first receive what the client is still sending (G8)."""
         if self._in_body:
             self._linger()
         else:
@@ -259,7 +259,7 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_response_complete()
 
     def _linger(self) -> None:
-        """Say no more, and throw away what comes, until the client ends or falls silent (G6)."""
+        """Send no more and discard what comes, until the client ends or falls silent (G6)."""
         self._stop_waiting()
         if self._lingers:
             return
@@ -282,9 +282,11 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class _Answering:
-    """The transport as the one who answers a request sees it: closing it is the protocol's business (G8). What is
-    written first, which is a head, goes out with what follows in the same turn of the loop: sending costs more than
-    making the answer, and a client is woken once."""
+    """The transport for the code that answers a request; closing it goes through the protocol (G8).
+
+    The first write, which is a head, is sent together with the next write of the same loop turn: sending costs more
+    than making the answer, and the client wakes once.
+    """
 
     __slots__ = ("_begun", "_head", "_loop", "_protocol", "_transport", "is_closing")
 
@@ -317,7 +319,7 @@ class _Answering:
 
 
 class _Body:
-    """What a parser tells of a body whose head was read before."""
+    """Parser callbacks for a body whose head was read before."""
 
     def __init__(self, protocol: GuardedProtocol) -> None:
         self.on_body = protocol.on_body
@@ -325,7 +327,7 @@ class _Body:
 
 
 def _client(address: str) -> str:
-    """Who counts as one client: an IPv4 address, or the /64 that an IPv6 subscriber has to himself."""
+    """Return what counts as one client: an IPv4 address, or the /64 network of an IPv6 subscriber."""
     return (
         ":".join(ipaddress.IPv6Address(address.partition("%")[0]).exploded.split(":")[:4])
         if ":" in address

@@ -1,9 +1,9 @@
-"""The names under which this host is asked, and the proxies whose word counts.
+"""The names of this host, and the proxies that it trusts.
 
-N1  A request for another name is refused before anything is looked at: a page of another site cannot reach a host on
-    this machine by letting its own name lead here. Loopback names, the host of `http.public_url` and those of
-    `http.hosts` are this host's; a plain address is, where the host listens on more than loopback.
-N2  What a header says of the way that a request took counts only when a proxy of `http.trusted_proxies` sent it.
+N1  A request for another name is refused first, so that a page of another site cannot reach a host on this machine by
+    pointing its own name here (DNS rebinding). This host's names are the loopback names, the host of `http.public_url`
+    and those of `http.hosts`; a plain address counts too if the host listens on more than loopback.
+N2  A forwarding header counts only when a proxy of `http.trusted_proxies` sent it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KNOWN_AT_MOST = 64
 
 
 class HostNames:
-    """Whose requests are for this host, which listens at `url` (N1)."""
+    """Decides whether a request is for this host, which listens at `url` (N1)."""
 
     def __init__(self, settings: Http, url: str) -> None:
         own = (_name(urlsplit(settings.public_url).netloc), *map(_name, settings.hosts))
@@ -80,7 +80,7 @@ def _network(text: str, number: int) -> ipaddress.IPv4Network | ipaddress.IPv6Ne
 
 
 def _name(host: str) -> str:
-    """The name of a `Host`, without its port; empty for what is none."""
+    """Return the name in a `Host` header without its port; empty when it is invalid."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:

@@ -1,4 +1,4 @@
-"""A host that answers requests: over HTTP for `forestay up`, in the same process for a command that opens its own."""
+"""A host that answers requests: over HTTP for `forestay up`, in the same process for a command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DRAIN_SECONDS = 10.0
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """A host that answers requests. `door` takes them, over a socket at `url` or in this process."""
+    """A host that answers requests; `door` receives them, over a socket at `url` or in this process."""
 
     url: str
     host: Host
@@ -40,7 +40,7 @@ class Serving(msgspec.Struct, frozen=True):
     door: Front
 
     async def drain(self) -> None:
-        """No new work, streams end, nodes reach a record."""
+        """Take no new work, end streams, and wait until nodes reach a recorded point."""
         self.services.load.draining = True
         self.services.closing.set()
         await self.host.runs.drain(DRAIN_SECONDS)
@@ -57,8 +57,8 @@ async def serve(
 ) -> AsyncIterator[Serving]:
     """Open the data folder and serve it over HTTP; leaving the block drains.
 
-    `console` adds pages for people. `prepare` makes ready what callers will ask for, such as keys and workflows: the
-    server accepts connections when it is done.
+    `console` adds pages for people. `prepare` sets up what callers need, such as keys; the server accepts connections
+    after it.
     """
     from forestay.surface.server import bind, serving, url_of
 
@@ -84,7 +84,7 @@ async def serve(
 
 @asynccontextmanager
 async def serve_here(options: Options) -> AsyncIterator[Serving]:
-    """Open the data folder for callers in this process: the same operations and answers, and no socket."""
+    """Open the data folder for callers in this process: the same operations and answers, without a socket."""
     async with _answering(options, "http://localhost") as made:
         try:
             yield made
@@ -108,7 +108,7 @@ async def _answering(
 
 
 def dispatch_over(services: Services, url: str, door: Callable[[], ASGIApp], pages: Pages | None = None) -> Dispatch:
-    """Every operation of a host behind one router and one admission; `door` is how callers reach them."""
+    """Put every operation of a host behind one router and one admission; `door` returns the application to call."""
     host = services.host
     operations: list[Operation] = []
     operations += openwop.operations(services, operations)
@@ -135,7 +135,7 @@ def dispatch_over(services: Services, url: str, door: Callable[[], ASGIApp], pag
 
 
 def authorization(request: Request) -> str | None:
-    """The request's key as an `Authorization` header; Anthropic's clients send theirs as `x-api-key`."""
+    """Return the request's key as an `Authorization` header; Anthropic's clients send it as `x-api-key`."""
     said = request.headers.get("authorization")
     if said is None and contract_of(request.url.path) == "anthropic" and "x-api-key" in request.headers:
         return f"Bearer {request.headers['x-api-key']}"
@@ -143,7 +143,7 @@ def authorization(request: Request) -> str | None:
 
 
 def _check_routes(rates: HttpRates, operations: Sequence[Operation]) -> None:
-    """A rate for an operation that does not exist would limit nothing."""
+    """Refuse a rate for an unknown operation: it would limit nothing."""
     known = {item.name for item in operations}
     for name in rates.routes:
         if name not in known:

@@ -1,4 +1,4 @@
-"""A client's way to an application of this process: no socket, and streams arrive while they are written."""
+"""Connects a client to an application of this process, without a socket; streams arrive while they are written."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import suppress
 import httpx
 from starlette.types import ASGIApp, Message
 
-_CHUNKS = 16  # that the application may be ahead of its reader
+_CHUNKS = 16  # by which the application may be ahead of its reader
 
 
 class InnerTransport(httpx.AsyncBaseTransport):
-    """Hands each request to `app`. A reader that leaves is a client that disconnects."""
+    """Passes each request to `app`. A reader that leaves counts as a client that disconnects."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -41,7 +41,7 @@ class _Exchange:
     async def run(self, app: ASGIApp, scope: dict[str, object]) -> None:
         try:
             await app(scope, self._receive, self._send)
-        except Exception as error:  # noqa: BLE001 - the reader gets it, as it would get a broken connection
+        except Exception as error:  # noqa: BLE001 - the reader gets it like a broken connection
             broken = httpx.ReadError(str(error))
             if not self.started.done():
                 self.started.set_exception(broken)

@@ -1,9 +1,9 @@
-"""How much one caller may ask: token buckets per key, tenant, route and for all; and when the host is full.
+"""Limits requests: token buckets per key, tenant, route and for all; and how many may be open at once.
 
-Where several processes serve one ledger, each of them allows an equal share of every rate.
+When several processes serve one ledger, each allows an equal share of every rate.
 
 The rates are settings (`[http.rates]`). A refusal takes nothing from any bucket, comes before scope checks (OpenWOP
-§1.4) and says when to come back (§1.2: `Retry-After`, `details.retryAfterMs`, `details.scope`).
+§1.4) and says when to try again (§1.2: `Retry-After`, `details.retryAfterMs`, `details.scope`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def _most(rate: Rate, share: float) -> float:
 
 
 class RateLimits:
-    """Token buckets in memory: they start full, and the ones longest unused are forgotten first."""
+    """Token buckets in memory: they start full, and the least recently used are dropped first."""
 
     def __init__(self, rates: HttpRates, clock: Clock) -> None:
         self._rates = rates
         self._clock = clock
-        self.share = 1.0  # of each rate, that this process allows
+        self.share = 1.0  # the part of each rate that this process allows
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
 
     def admit(self, *, key: str, tenant: str, route: str) -> None:
@@ -88,8 +88,10 @@ class RateLimits:
 
 
 class Load:
-    """Backpressure: what is open at once. Beyond a limit of all, or while draining, the answer is 503; beyond a
-    key's own, 429."""
+    """Backpressure: limits the requests and streams that are open at once.
+
+    Beyond the limit of the host, or while draining, the answer is 503; beyond the limit of a key, 429.
+    """
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class Load:
 
     @contextmanager
     def enter(self, kind: Kind = "requests", key: str = "") -> Iterator[None]:
-        """One more of `kind` while the block runs, for `key` when it is known whose it is."""
+        """Count one more of `kind` within the block, for `key` if it is known."""
         if self.draining:
             raise Problem("unavailable", "The host is shutting down.", retry_after_ms=5_000)
         if self._now[kind] >= self._most[kind]:

@@ -1,8 +1,8 @@
 """The host as an MCP server at `/mcp`: streamable HTTP, one request a POST, no session.
 
-M1  Each tool call is made of requests of its caller: they carry its key through the same admission as any other.
-M2  A page of another site reaches nothing: `Origin`, where a browser sends one, is the host's own. (A name that leads
-    to this machine and is not its own does not get here: N1 of `host_names`.)
+M1  A tool call makes requests with its caller's key, which pass the same admission as any other.
+M2  A page of another site reaches nothing: an `Origin` that a browser sends must be the host's own. (A request for
+    another name does not get here: N1 of `host_names`.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ api = Operations["McpEndpoint"](contract="mcp", tag="mcp")
 
 
 class McpEndpoint:
-    """MCP requests of any caller. `door` leads to every operation of the host; `url` is its address."""
+    """Answers MCP requests of any caller. `door` returns the application with every operation; `url` is its address."""
 
     def __init__(self, door: Callable[[], ASGIApp], url: str, clock: Clock, ids: Ids) -> None:
         self._door = door
@@ -54,7 +54,7 @@ class McpEndpoint:
         return Relayed(self._serve, call.data)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one message, in the task group of that message alone."""
+        """Answer one message, in a task group of its own."""
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         from forestay.envelope import mcp_server
@@ -67,7 +67,7 @@ class McpEndpoint:
                 await manager.handle_request(scope, receive, send)
 
     def _client(self, request: Request) -> AsyncClient:
-        """A client of this host that calls as the caller of `request` (M1)."""
+        """Return a client of this host with the key of `request` (M1)."""
         key = request.headers["authorization"].split()[-1]
         names = {"x-request-id": request_id(request), "traceparent": request.headers.get("traceparent", "")}
         headers = {name: value for name, value in names.items() if value}

@@ -1,7 +1,7 @@
-"""What an MCP client can do with a host: the tools of `forestay mcp serve` and of `/mcp`.
+"""The tools that an MCP client gets from a host, by `forestay mcp serve` and `/mcp`.
 
-Every tool is one or more calls of the host's HTTP interface with the key of its caller, so that scopes, tenants, limits
-and evidence are those of any other caller. Answers are LAFS envelopes. Long work reports progress.
+Every tool calls the host's HTTP interface with the key of its caller, so the same scopes, tenants, limits and evidence
+apply. Answers are LAFS envelopes. Long work reports progress.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forestay.kernel import Clock, Ids
 from forestay.tools import fitted
 
 Report = Callable[[float, str], Awaitable[None]]
-"""Tells a client how far its call is."""
+"""Reports the progress of a call to its client."""
 
 _TEXT = {"type": "string", "minLength": 1}
 _RUN = {**_TEXT, "description": "The id of a run."}
@@ -28,18 +28,18 @@ NEW_SESSION = "new"
 
 
 async def unheard(_progress: float, _message: str) -> None:
-    """Reports to nobody."""
+    """Ignore the report."""
 
 
 class ServedHost:
-    """A host as its tools use it, reached by `client`. `report` hears how long work gets on."""
+    """The functions of the tools, over `client`. `report` gets the progress of long work."""
 
     def __init__(self, client: AsyncClient, report: Report = unheard) -> None:
         self._client = client
         self._report = report
 
     async def ask(self, given: dict[str, Any]) -> Any:
-        """A question by itself, or the next turn of a session; the words are told as they come."""
+        """Ask a single question, or take the next turn of a session; report the words as they come."""
         if "sessionId" not in given:
             inputs = {name: given[name] for name in ("question", "agentId") if name in given}
             made = await self._post("/v1/runs", {"workflowId": "forestay-ask", "inputs": inputs})
@@ -61,7 +61,7 @@ class ServedHost:
         return await self._standing(given["runId"])
 
     async def follow_run(self, given: dict[str, Any]) -> Any:
-        """Its events behind `after`: those that are there, and those that come while it waits."""
+        """Return the run's events after `after`: the existing ones, and those that come while it waits."""
         found: list[dict[str, Any]] = []
         with contextlib.suppress(TimeoutError):
             async with (
@@ -94,7 +94,7 @@ class ServedHost:
         return await self._get("/v1/tools")
 
     async def call_tool(self, given: dict[str, Any]) -> Any:
-        """A run of one call: what policy or the tool asks is a question of that run."""
+        """Call a tool in a run of its own; what policy or the tool asks is a question of that run."""
         inputs = {"tool": given["tool"], "arguments": given.get("arguments", {})}
         key = given.get("idempotencyKey")
         body = {"workflowId": "forestay-tool", "inputs": inputs}
@@ -106,7 +106,7 @@ class ServedHost:
         return await self._get(path, query=given["query"], top_k=int(given.get("top", 10)))
 
     async def _waited(self, run_id: str, given: dict[str, Any], mode: str = "updates") -> dict[str, Any]:
-        """The run when it has ended, asks something, or has had its time. What an agent says is reported in words."""
+        """Wait until the run ends, asks something, or the time is up; return it. Report an agent's words."""
         with contextlib.suppress(TimeoutError):
             async with (
                 asyncio.timeout(given.get("waitSeconds", 45)),
@@ -139,7 +139,7 @@ class ServedHost:
 
 
 def served_tools(client: AsyncClient, clock: Clock, ids: Ids, report: Report = unheard) -> Operations:
-    """The tools of a host that `client` reaches."""
+    """Return the tools of the host that `client` reaches."""
     served = ServedHost(client, report)
     made = Operations(clock, ids)
 

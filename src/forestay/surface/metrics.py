@@ -1,4 +1,4 @@
-"""What the server did, in numbers, beside the host's own; and `GET /metrics`."""
+"""Metrics of the HTTP server, beside the host's own; and `GET /metrics`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 1
 
 
 class HttpMetrics:
-    """Requests by route and code. Routes are names from the code, so that no caller makes a new one."""
+    """Counts requests by route and status. Routes are names from the code, so no caller can add one."""
 
     def __init__(self, registry: CollectorRegistry, load: Load, guard: Guard) -> None:
         self._requests = Counter(
@@ -48,7 +48,7 @@ class HttpMetrics:
 
 
 class _Now(Collector):
-    """What is open now, and what was refused before it became a request."""
+    """The open requests, streams and connections, and the refused connections."""
 
     def __init__(self, load: Load, guard: Guard) -> None:
         self._load = load

@@ -1,4 +1,4 @@
-"""Which media type a caller wants (RFC 9110 §12.5.1).
+"""Chooses the media type of an answer (RFC 9110 §12.5.1).
 
 The contract's own JSON is the default; an answer is never refused because of `Accept`.
 """
@@ -20,7 +20,7 @@ _MAX_ACCEPT = 1024
 
 
 def form_of(accept: str, *, failed: bool) -> Form:
-    """The form a caller prefers; `problem` only for a failure. Ties go to the contract's own form."""
+    """Return the form that a caller prefers; `problem` only for a failure. Ties go to the contract's own form."""
     if not accept or accept == "*/*" or len(accept) > _MAX_ACCEPT:
         return "own"
     best: Form = "own"

@@ -1,4 +1,4 @@
-"""OpenAPI 3.1, written from the operations themselves: what is served is what is described."""
+"""Writes OpenAPI 3.1 from the operations themselves, so it describes exactly what is served."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _ENVELOPE = {
     },
 }
 
-# Before OpenAPI 3.2 the schema of a stream is that of each of its events.
+# Before OpenAPI 3.2, the schema of a stream is the schema of one event.
 _SENT_EVENT = {
     "type": "object",
     "required": ["event", "data"],
@@ -74,7 +74,7 @@ _SENT_EVENT = {
 
 
 class About(msgspec.Struct, frozen=True):
-    """What a document says of its surface: the server's path, and the words of its refusals."""
+    """The head of a document: its title, its server's path, and the type of its errors."""
 
     summary: str = "Durable workflows over OpenWOP 1.11."
     title: str = "forestay"
@@ -85,7 +85,7 @@ class About(msgspec.Struct, frozen=True):
 
 
 def document(operations: Sequence[Operation], about: About = About()) -> dict[str, Any]:  # noqa: B008 - frozen
-    """The OpenAPI document of `operations`; paths are below `about.server`."""
+    """Return the OpenAPI document of `operations`; paths are below `about.server`."""
     types = [*_types(operations), *([about.errors] if about.errors is not None else [])]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     known = {repr(kind): schema for kind, schema in zip(types, schemas, strict=True)}
@@ -115,7 +115,7 @@ def document(operations: Sequence[Operation], about: About = About()) -> dict[st
 def openapi(
     name: str, path: str, described: Callable[[], Sequence[Operation]], about: Callable[[], About] = About
 ) -> Operation:
-    """The operation that shows the document of `described`, which is made when it is first asked for."""
+    """Return the operation that serves the document of `described`, which is made on the first request."""
     made: dict[str, Any] = {}
     contract: Contract = "crp" if name.startswith("crp.") else "openwop"
 
@@ -138,7 +138,7 @@ def openapi(
 
 
 def cacheable(call: Call, body: Any, headers: Mapping[str, str] | None = None) -> Response:
-    """A document that changes seldom; 304 to a caller that has it already."""
+    """Answer with a document that seldom changes; 304 for a caller that has it already."""
     tag = etag(body)
     status = 304 if tag in call.request.headers.get("if-none-match", "") else 200
     return call.answer(body, status, {"Cache-Control": "public, max-age=300", "ETag": tag, **(headers or {})})
@@ -203,7 +203,7 @@ def _query(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter is absent or there; it is never null."""
+    """Remove null from a parameter's schema: a parameter is absent or has a value."""
     choices = [item for item in schema.get("anyOf", ()) if item != {"type": "null"}]
     if len(choices) == 1:
         return dict(choices[0])
@@ -228,7 +228,7 @@ def _answers(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = {"description": operation.summary if status < 300 else "Nothing has changed."}
         if kind is not None:
             schema = known[repr(kind)]
-            if status >= 400:  # on the way to the operation it may be refused in the form of all others
+            if status >= 400:  # it may also be refused before the operation, with the usual error body
                 schema = {"anyOf": [schema, {"$ref": _REF.format(name="Error")}]}
             answer["content"] = _content(operation, schema)
             if operation.name == "events.stream":
@@ -248,7 +248,7 @@ def _content(operation: Operation, schema: Any) -> dict[str, Any]:
 
 
 def problem_keys(operation: Operation) -> list[str]:
-    """Everything an operation can refuse with: its own problems, and those of the way to it."""
+    """Return every problem of an operation: its own, and those of the layers before it."""
     keys = [*operation.problems, "head_too_large", "rate_limited", "unavailable"]
     if "{" in operation.path:
         keys.append("not_found")
@@ -279,8 +279,10 @@ def _problems(operation: Operation) -> dict[str, Any]:
 
 
 def _refusal(operation: Operation, status: int) -> dict[str, Any]:
-    """A refusal in the operation's own form, or in one that the caller asked for. A head that is too large is refused
-    before anybody knows which operation it was for (`guard.py`)."""
+    """Describe a refusal in the operation's own form, or in one that the caller asks for.
+
+    A head that is too large is refused before its operation is known (`guard.py`).
+    """
     error, envelope = ({"schema": {"$ref": _REF.format(name=name)}} for name in ("Error", "Envelope"))
     if status == TABLE["head_too_large"].http:
         return {JSON: error}

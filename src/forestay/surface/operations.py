@@ -1,4 +1,4 @@
-"""One endpoint of the surface: the same data routes it, checks it, performs it and describes it.
+"""One endpoint of the surface: the same data routes, checks, performs and describes it.
 
 The route, the authorisation, the reading of query and body, the idempotency and the OpenAPI document all come
 from an `Operation`. It is declared at the function that performs it:
@@ -46,7 +46,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """A request body: an unknown field is an error, not a surprise."""
+    """A request body: an unknown field is an error."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -58,7 +58,7 @@ class View(Result, frozen=True, omit_defaults=False):
 
 
 class Call:
-    """One request on its way through an operation, with everything checked that the operation declares."""
+    """One request to an operation, after every check that the operation declares."""
 
     __slots__ = ("_caller", "body", "closing", "data", "operation", "path", "query", "request", "reserved")
 
@@ -78,7 +78,7 @@ class Call:
         self.query: Any = None
         self.data = b""  # the body as it arrived
         self.body: Any = None
-        self.reserved: str | None = None  # with an Idempotency-Key: the id for what this call creates
+        self.reserved: str | None = None  # with an Idempotency-Key: the id of the object that this call creates
 
     @property
     def caller(self) -> Caller:
@@ -91,11 +91,11 @@ class Call:
         return self.caller.tenant
 
     def id_for(self, kind: str) -> str | None:
-        """The id that was reserved for what this call creates, so that a repeated call finds it (K4)."""
+        """Return the id reserved for the object that this call creates, so that a repeated call finds it (K4)."""
         return f"{kind}_{self.reserved}" if self.reserved else None
 
     def uuid(self) -> str | None:
-        """As `id_for`, for what has a UUID as its id."""
+        """Return the reserved id as a UUID, for objects with UUIDs; see `id_for`."""
         if self.reserved is None:
             return None
         return str(UUID(bytes=hashlib.sha256(self.reserved.encode()).digest()[:16], version=4))
@@ -106,16 +106,16 @@ class Call:
         return answer(self.request, body, status, headers, self.operation.contract)
 
     def plain(self, body: Any, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
-        """A document that stands in no envelope, whatever the operation's contract."""
+        """Answer with a document without an envelope, whatever the operation's contract."""
         return answer(self.request, body, status, headers, "openwop")
 
     def stream(self, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str] | None = None) -> Response:
-        """Server-sent events that end when `frames` end, the reader goes or the host shuts down."""
+        """Answer with server-sent events, until `frames` end, the reader goes or the host shuts down."""
         return EventStream(frames, self.closing, headers)
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint. `answers` are the successful statuses and their types, `problems` what else it can say."""
+    """An endpoint. `answers` has the types of its statuses, `problems` the keys of its own refusals."""
 
     name: str
     method: Method
@@ -125,13 +125,13 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     answers: Mapping[int, Any]
     problems: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
-    operator: bool = False  # for the host's own operator alone
+    operator: bool = False  # only for the host's operator
     auth: Auth = "key"
     query: type[msgspec.Struct] | None = None
     body: Any = None
     body_optional: bool = False
     body_limit: int = BODY_LIMIT
-    reads_body: bool = True  # else the performer reads `call.data` itself
+    reads_body: bool = True  # otherwise the performer reads `call.data` itself
     headers: tuple[str, ...] = ()
     sensitive: bool = False
     streams: bool = False
@@ -165,14 +165,14 @@ class Details(TypedDict, total=False):
 
 
 class Operations(Generic[T]):
-    """Operations declared at functions of a `T` and a `Call`; `common` is what they share."""
+    """Operations declared at functions of a `T` and a `Call`; `common` holds the details that they share."""
 
     def __init__(self, **common: Unpack[Details]) -> None:
         self.declared: list[Operation] = []
         self._common = common
 
     def of(self, owner: T) -> list[Operation]:
-        """The operations, performed on `owner`."""
+        """Return the operations, bound to `owner`."""
         return [msgspec.structs.replace(item, perform=functools.partial(item.perform, owner)) for item in self.declared]
 
     def add(self, method: Method, path: str, name: str, answers: Any, **details: Unpack[Details]) -> Callable[[F], F]:
@@ -209,7 +209,7 @@ class Operations(Generic[T]):
 
 
 def read_by(function: Callable[..., object]) -> Details:
-    """What a function reads of a request, as the types of its parameters `body` and `query` say."""
+    """Return what a function reads of a request, from the types of its parameters `body` and `query`."""
     if not {"body", "query"} & set(inspect.signature(function).parameters):
         return {}
     taken = get_type_hints(function, include_extras=True)
@@ -224,7 +224,7 @@ def read_by(function: Callable[..., object]) -> Details:
 
 
 def _given(function: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
-    """`function` of an owner and a call, given the body and the query that it asks for."""
+    """Wrap `function` so that it gets the body and the query that its parameters name."""
     names = [name for name in ("body", "query") if name in inspect.signature(function).parameters]
     if not names:
         return function

@@ -1,6 +1,6 @@
-"""Reading a request: its body within a limit, as JSON or as a form, and its query.
+"""Reads a request: its body within a limit, as JSON or as a form, and its query.
 
-H1  A body is never held beyond its limit: too many bytes are refused while they arrive.
+H1  A body is never held beyond its limit: it is refused as soon as too many bytes have arrived.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SEE = "See the parameter in the openapi.json of this surface."
 
 
 async def read_body(request: Request, limit: int = BODY_LIMIT) -> bytes:
-    """The whole body, refused as soon as it is known to exceed `limit` (H1)."""
+    """Return the whole body; refuse it as soon as it is known to exceed `limit` (H1)."""
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding != "identity":
         raise Problem("unsupported_media_type", f"A body in {coding[:40]!r} is not read here.", expected="identity")
@@ -45,7 +45,7 @@ async def read_body(request: Request, limit: int = BODY_LIMIT) -> bytes:
 
 
 def parse_json(request: Request, data: bytes, type: Any, limit: int = BODY_LIMIT) -> Any:
-    """The body as a `type`; no body, another media type, bad JSON or a bad shape is a Problem."""
+    """Return the body as a `type`; no body, another media type, bad JSON or a bad shape is a Problem."""
     if not data:
         raise Problem("invalid_json", "The request has no body.", at="$", fix="Send one JSON document.")
     kind = _media_type(request)
@@ -63,7 +63,7 @@ def parse_json(request: Request, data: bytes, type: Any, limit: int = BODY_LIMIT
 
 
 def parse_form(request: Request, data: bytes) -> Form:
-    """The fields of an HTML form; of a field that comes twice, the last one."""
+    """Return the fields of an HTML form; of a repeated field, the last value."""
     try:
         if data and _media_type(request) != _FORM_TYPE:
             raise ValueError
@@ -77,7 +77,7 @@ def _media_type(request: Request) -> str:
 
 
 def _whole(value: Any) -> Any:
-    """As JSON Schema counts: 7.0 is an integer."""
+    """Turn whole floats into integers: to JSON Schema, 7.0 is an integer."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
         return int(value)
     if isinstance(value, dict):
@@ -93,8 +93,10 @@ def _too_large(size: int, limit: int) -> Problem:
 
 
 def read_query(request: Request, kind: type[msgspec.Struct]) -> Any:
-    """The query as `kind`: a value out of range, of another type or given twice is refused (W8). Unknown parameters are
-    ignored, unless `kind` forbids them."""
+    """Return the query as `kind`; refuse a value that is out of range, of another type or given twice (W8).
+
+    Unknown parameters are ignored, unless `kind` forbids them.
+    """
     fields = _fields(kind)
     values: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
@@ -123,7 +125,7 @@ class _Field(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _fields(kind: type[msgspec.Struct]) -> dict[str, _Field]:
-    """The parameters of a query by their names outside. One that is there has a value: the word `null` is a text."""
+    """Return the parameters of a query by their external names. None is no value: the word `null` is a text."""
     return {
         field.encode_name: _Field(field.name, _present(field.type), field.required)
         for field in msgspec.structs.fields(kind)
@@ -131,7 +133,7 @@ def _fields(kind: type[msgspec.Struct]) -> dict[str, _Field]:
 
 
 def _present(kind: Any) -> Any:
-    """A type without None."""
+    """Return the type without None."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
     return reduce(operator.or_, (part for part in get_args(kind) if part is not NoneType))

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class Relayed(Response):
-    """The answer of another application, which is given the body that was read already."""
+    """The answer of another application, which gets the body that was already read."""
 
     def __init__(self, app: ASGIApp, data: bytes = b"") -> None:
         super().__init__()

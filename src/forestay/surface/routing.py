@@ -1,4 +1,4 @@
-"""From a method and a path to an operation: exact paths by table, paths with parameters by pattern."""
+"""Finds the operation of a method and a path: exact paths by table, paths with parameters by pattern."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from forestay.kernel import Problem
 from forestay.surface.operations import Operation
 
 PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
-# What an id may look like; anything else names nothing here.
+# The form of an id; no other text names anything here.
 ID_PATTERN = r"[A-Za-z0-9._:@~-]{1,128}"
 _ID = re.compile(ID_PATTERN)
 _FREE = frozenset({"token", "nodeId", "artifactId", "name", "filePath", "capability", "stream", "toolId"})
 _SLASHED = frozenset(
     {"nodeId", "name", "stream", "toolId"}
-)  # names that their authors chose: an encoded slash is part of them
-_DEEP = "{stream}"  # at the end of a path: the rest of it, plain slashes too
+)  # names that authors choose: they may contain an encoded slash
+_DEEP = "{stream}"  # at the end of a path: matches the rest, with plain slashes
 _MAX_FREE = 1024
-_PATTERNS = {"workflowId": "[a-z][a-z0-9_-]{0,127}"}  # what one may be called, by its definition
+_PATTERNS = {"workflowId": "[a-z][a-z0-9_-]{0,127}"}  # as workflow definitions allow it
 
 
 class Routes:
@@ -44,8 +44,10 @@ class Routes:
             same.append((_compile(path), patterns[path]))
 
     def match(self, method: str, path: str, *, slashes: bool = False) -> tuple[Operation, Mapping[str, str]] | None:
-        """The operation and its path parameters; None for an unknown path, a Problem for a method it lacks.
-        With `slashes`, a NUL in the path is a slash that its caller encoded."""
+        """Return the operation and its path parameters; None for an unknown path, a Problem for a method it lacks.
+
+        With `slashes`, a NUL in the path is a slash that its caller encoded.
+        """
         methods = self._exact.get(path)
         found: re.Match[str] | None = None
         if methods is None:
@@ -74,7 +76,7 @@ def _group(name: str) -> str:
 
 
 def parameter_schema(name: str) -> dict[str, Any]:
-    """What a path parameter may be, as JSON Schema."""
+    """Return the JSON Schema of a path parameter."""
     if name == "sessionId":
         return {"type": "string", "format": "uuid"}
     if name in _FREE:

@@ -1,6 +1,6 @@
-"""Serving: uvicorn on a socket that is bound before anything else, and a shutdown that drops nothing.
+"""Serves by uvicorn on a socket that is bound before anything else, and shuts down without dropping a request.
 
-Nobody can connect before there is something that answers: a bound socket refuses until `serving` listens on it.
+Nobody can connect before the application can answer: a bound socket refuses until `serving` listens on it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _BACKLOG = 2048
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A bound socket; port 0 picks one. Binding first means that a taken port is known before work begins."""
+    """Return a bound socket; port 0 picks a free one. Binding first finds a taken port before work begins."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named: else asyncio leaves Nagle on, 40 ms
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # without TCP, asyncio leaves Nagle on: 40 ms
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
@@ -43,7 +43,7 @@ def url_of(bound: socket.socket) -> str:
 
 
 def _listen(bound: socket.socket) -> None:
-    """Let callers connect. Another process may have bound the same port and listened first."""
+    """Let callers connect; a Problem when another process bound the same port and listened first."""
     try:
         bound.listen(_BACKLOG)
     except OSError as error:
@@ -60,7 +60,7 @@ def _taken(host: str, port: int, error: Exception) -> Problem:
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the host's: it drains before the server stops."""
+        """Leave signals to the host: it drains before the server stops."""
         yield
 
 
@@ -97,7 +97,7 @@ async def serving(app: Any, bound: socket.socket, guard: Guard | None = None) ->
 
 
 async def until_signalled(*, ready: Callable[[], Awaitable[None]]) -> None:
-    """Say that all is ready, then wait for SIGTERM or SIGINT."""
+    """Call `ready`, then wait for SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -113,9 +113,9 @@ async def until_signalled(*, ready: Callable[[], Awaitable[None]]) -> None:
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run `main` on uvloop where there is one.
 
-    A server allocates in bursts and keeps little: with the interpreter's defaults a tenth of its time is spent looking
-    for cycles among objects that live as long as it does. So what is there at the start is left alone, and young
-    objects are looked at less often.
+    A server allocates in bursts and keeps little: with the interpreter's defaults it spends a tenth of its time looking
+    for cycles among objects that live as long as it does. So the garbage collector skips the objects of the start, and
+    looks at young objects less often.
     """
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)

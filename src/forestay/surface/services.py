@@ -1,4 +1,4 @@
-"""What the surface stands on: built once, handed to the operations that need more than the host."""
+"""The services of the surface: built once, for operations that need more than the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forestay.surface.limits import Load, RateLimits
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
-    """The host and what the surface adds to it. `closing` is set when the host begins to shut down."""
+    """The host, and the services that the surface adds. `closing` is set when the host begins to shut down."""
 
     host: Host
     keys: Keys

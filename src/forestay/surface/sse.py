@@ -1,6 +1,6 @@
-"""Server-sent events: how a frame is written, how a silence is noticed, and the answer that stays open.
+"""Server-sent events: writing a frame, waiting with a keep-alive, and the answer that stays open.
 
-S5  A reader that does not read holds back its own stream only: what it has not taken stays in the log.
+S5  A slow reader holds back only its own stream: the events that it has not read stay in the log.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ U = TypeVar("U")
 
 
 def frame(data: bytes, event: str = "", id: int | None = None) -> bytes:
-    """One event; each line of `data` is a line of its own."""
+    """Return the frame of one event; each line of `data` is a line of its own."""
     head = (b"" if id is None else b"id: %d\n" % id) + (b"event: %b\n" % event.encode() if event else b"")
     return head + b"data: %b\n\n" % data.replace(b"\n", b"\ndata: ")
 
 
 class Awaited(Generic[T]):
-    """The next item of a source, awaited in steps: giving up the wait loses no item."""
+    """Waits for the next item of a source in steps: a wait that times out loses no item."""
 
     def __init__(self, source: AsyncIterator[T]) -> None:
         self._source = source
         self._pending: asyncio.Future[T | None] | None = None
 
     async def ready(self, seconds: float) -> bool:
-        """Whether the next item, or the end, is there within `seconds`."""
+        """Whether the next item, or the end, arrives within `seconds`."""
         if self._pending is None:
             self._pending = asyncio.ensure_future(self._following())
         done, _ = await asyncio.wait({self._pending}, timeout=max(0.0, seconds))
         return bool(done)
 
     def take(self) -> T | None:
-        """The item that is ready; None at the end."""
+        """Return the item that is ready; None at the end."""
         assert self._pending is not None
         pending, self._pending = self._pending, None
         return pending.result()
@@ -65,7 +65,7 @@ class Awaited(Generic[T]):
 
 
 async def beside(main: AsyncIterator[T], aside: AsyncIterator[U]) -> AsyncGenerator[T | U, None]:
-    """The items of both sources as they come; ends when `main` does."""
+    """Yield the items of both sources as they come; end with `main`."""
     first, second = asyncio.ensure_future(anext(main, None)), asyncio.ensure_future(anext(aside, None))
     try:
         while True:
@@ -90,7 +90,7 @@ async def beside(main: AsyncIterator[T], aside: AsyncIterator[U]) -> AsyncGenera
 
 
 class EventStream(Response):
-    """An open answer: sends frames as they come; ends when they end, the reader goes or stops reading (S5)."""
+    """An open answer: sends frames as they come, until they end, or the reader goes or stops reading (S5)."""
 
     media_type = EVENTS
 

@@ -1,4 +1,4 @@
-"""What a multi-step operation must not forget, kept on the kernel's ledger (R25 to R31)."""
+"""Contexts: what multi-step operations must not forget, kept on the kernel's ledger (R25 to R31)."""
 
 from forestay.envelope.context.follow import Follower
 from forestay.envelope.context.query import Projected, project, read_query

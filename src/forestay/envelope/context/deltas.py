@@ -1,7 +1,7 @@
-"""Changing a context: `set`, `append`, `remove`, `update`, and nothing behind anybody's back (R26 to R28).
+"""Changes a context by `set`, `append`, `remove` and `update`, never silently (R26 to R28).
 
 - C1  An accepted delta makes the version exactly one higher.
-- C2  An active constraint goes only by an explicit `remove` whose delta also records a decision about it.
+- C2  An active constraint disappears only by an explicit `remove` whose delta also records a decision about it.
 - C3  A delta is applied whole or not at all.
 """
 
@@ -20,7 +20,7 @@ MAX_STEPS = 16
 
 
 def apply(context: Context, delta: dict[str, Any]) -> Context:
-    """The context after `delta`; a Problem says which part of a delta makes no sense."""
+    """Return the context after `delta`; a Problem names the invalid part of a delta."""
     if not isinstance(delta, dict) or not delta:
         _refuse("A change of context says what it sets, appends, removes or updates.", "$.contextDelta")
     plain: dict[str, Any] = copy.deepcopy(msgspec.to_builtins(context))
@@ -38,7 +38,7 @@ def apply(context: Context, delta: dict[str, Any]) -> Context:
 
 
 def removed_constraints(delta: dict[str, Any]) -> list[Any]:
-    """Which constraints a delta takes away; an agent that follows by deltas must hear of them (R27)."""
+    """Return the constraints that a delta removes; an agent that follows by deltas must hear of them (R27)."""
     removed = delta.get("remove", {})
     return _as_list(removed.get("constraints", [])) if isinstance(removed, dict) else []
 
@@ -74,7 +74,7 @@ def _remove(plain: dict[str, Any], path: str, value: Any) -> None:
 
 
 def _update(plain: dict[str, Any], path: str, value: Any) -> None:
-    """Set one value inside the state: `state.step` or `state.files.0.name`."""
+    """Set one value inside the state, as `state.step` or `state.plan.first`; a path goes through objects only."""
     steps = path.split(".")
     if steps[0] != "state" or not 2 <= len(steps) <= MAX_STEPS or not all(steps):
         _refuse(f"{path[:80]!r} is not a path into the state.", f"$.contextDelta.update.{path[:80]}")
@@ -106,7 +106,7 @@ def _as_context(plain: dict[str, Any], version: int) -> Context:
 
 
 def _keep_constraints(before: Context, after: Context, delta: dict[str, Any]) -> None:
-    """R27: what was a constraint still is one, or its removal was asked for and reasoned."""
+    """R27: every constraint stays, unless the delta names it under `remove` and adds a decision."""
     kept = {_identity(item) for item in after.constraints}
     gone = [item for item in before.constraints if _identity(item) not in kept]
     if not gone:
@@ -132,7 +132,7 @@ def _keep_constraints(before: Context, after: Context, delta: dict[str, Any]) ->
 
 
 def _identity(item: Any) -> str:
-    """Two items are one when they share an id; without one, when they are equal."""
+    """Two items are the same when they share an id, else when they are equal; a string stands for an id."""
     if isinstance(item, dict) and "id" in item:
         return f"id:{item['id']}"
     return f"id:{item}" if isinstance(item, str) else repr(item)

@@ -1,8 +1,8 @@
-"""Following a context from far away, lazily (R31): a summary first, deltas only when it changed.
+"""Follows a remote context lazily (R31): fetches a summary first, and deltas only when it changed.
 
-- W1  What is held is what the ledger had at the checksum that is held.
-- W2  Deltas are checked against the checksum; when they do not lead to it (a failed step lies between, or something
-      is wrong), the whole is fetched again.
+- W1  The held context is the ledger's context at the held checksum.
+- W2  Deltas are checked against the checksum. When they do not lead to it (because a failed step lies between, or
+      something is wrong), the follower fetches the whole context again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Fetch = Callable[[dict[str, str]], Awaitable[Envelope]]
 
 
 class Follower:
-    """One context, brought up to date when asked; `fetch` performs `GET /_lafs/context/{ledgerId}`."""
+    """Brings one context up to date on request; `fetch` performs `GET /_lafs/context/{ledgerId}`."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
@@ -31,7 +31,7 @@ class Follower:
         self._checksum = ""
 
     async def current(self) -> Context:
-        """The context as the ledger has it now."""
+        """Return the context as the ledger has it now."""
         if self._context is None:
             return await self._whole()
         summary = await self._ask(mode="summary")

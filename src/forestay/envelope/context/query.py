@@ -1,4 +1,4 @@
-"""Reading a context ledger: full, delta, summary (R30, R31)."""
+"""Reads a context ledger: full, as a delta, or in summary (R30, R31)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Projected(msgspec.Struct, frozen=True):
 
 
 def read_query(parameters: Mapping[str, str]) -> Query:
-    """The parameters of the request, each checked; an unknown one is refused rather than ignored."""
+    """Read and check the parameters of the request; refuse an unknown one."""
     unknown = sorted(name for name in parameters if name not in _PARAMETERS and not name.startswith("_"))
     if unknown:
         raise Problem(
@@ -57,7 +57,7 @@ def read_query(parameters: Mapping[str, str]) -> Query:
 
 
 def project(held: Held, query: Query, cursor_key: bytes, *, max_bytes: int = MAX_ANSWER_BYTES) -> Projected:
-    """The ledger in the mode that was asked for."""
+    """Return the ledger in the mode of `query`."""
     shape = {"full": _full, "delta": _delta, "summary": _summary}[query.mode]
     result, page = shape(held, query, cursor_key)
     if query.include_checksum:
@@ -75,7 +75,7 @@ def project(held: Held, query: Query, cursor_key: bytes, *, max_bytes: int = MAX
 
 
 def matches(operation: str, filters: tuple[str, ...]) -> bool:
-    """Any positive filter, and no negated one; `task.*` matches what starts with `task.`."""
+    """Whether a positive filter matches `operation` and no negated one does; `task.*` matches by prefix."""
     wanted = [item for item in filters if not item.startswith("!")]
     unwanted = [item[1:] for item in filters if item.startswith("!")]
     if any(_matches_one(operation, item) for item in unwanted):

@@ -2,9 +2,9 @@
 
 - S1  A mutation names the version it was made for; another version is refused, and of two at once one wins (R26).
 - S2  A failed step is recorded and keeps the version.
-- S3  A context is seen by its owner alone, until it expires (R31).
-- S4  Beyond `maxEntries` the older half is compacted into a snapshot; who asks for what went is told so.
-- S5  `checksum` is a chain: the hash of the checksum before and the entry, so that a follower can check its deltas.
+- S3  Only its owner sees a context, until it expires (R31).
+- S4  Beyond `maxEntries` the older half is compacted; a caller that asks for it gets `context_compacted`.
+- S5  `checksum` is a chain: the hash of the previous checksum and the entry, so that a follower can check its deltas.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ContextStore:
         return await self._held(ledger_id)
 
     async def get(self, ledger_id: str, *, owner: str) -> Held:
-        """The ledger, if it is there, still good, and the caller's."""
+        """Return the ledger if it exists, has not expired and belongs to `owner`."""
         if not _ID.fullmatch(ledger_id):
             raise _not_found(ledger_id)
         held = await self._held(ledger_id)
@@ -202,7 +202,7 @@ class ContextStore:
 
 
 def fold(ledger_id: str, held: Held | None, record: Record) -> Held:
-    """The ledger after one more record; what was held before is left as it is."""
+    """Return the ledger after one more record; `held` stays unchanged."""
     payload = record.payload
     if held is None:
         return Held(
@@ -234,7 +234,7 @@ def fold(ledger_id: str, held: Held | None, record: Record) -> Held:
 
 
 def chain(checksum: str, entry: Entry) -> str:
-    """The checksum after `entry` (S5)."""
+    """Return the checksum after `entry` (S5)."""
     return _digest(checksum.encode() + canonical.encode(entry))
 
 

@@ -1,4 +1,4 @@
-"""What a context ledger holds (R25, R26): what a multi-step operation must not forget."""
+"""The data of a context ledger (R25, R26): what a multi-step operation must not forget."""
 
 from __future__ import annotations
 

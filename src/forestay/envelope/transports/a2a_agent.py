@@ -61,7 +61,7 @@ _STATES: Final[dict[State, TaskState]] = {state: getattr(TaskState, f"TASK_STATE
 
 
 class Negotiation(msgspec.Struct, frozen=True):
-    """What came of the extensions that a client asked for; unsupported ones are ignored."""
+    """The outcome of negotiating a client's extensions; unsupported ones are ignored."""
 
     requested: list[str]
     activated: list[str]
@@ -72,7 +72,7 @@ class Negotiation(msgspec.Struct, frozen=True):
 class Spoken(msgspec.Struct, frozen=True):
     """What plain text means: a call of `operation` with the text as `parameter`; `text` words its result.
 
-    `heard` answers a text in a context as it is written, for who wants words and no envelope.
+    `heard` streams the answer to a text in a context, for a client that wants text and no envelope.
     """
 
     operation: str
@@ -104,7 +104,7 @@ def agent_card(
     context_ledger: bool = False,
     spoken: bool = False,
 ) -> AgentCard:
-    """The card: one skill per operation, and the LAFS extension with what it offers here; `spoken` agents take text."""
+    """Return the card: one skill per operation, and the LAFS extension; `spoken` agents also take text."""
     extension = AgentExtension(
         uri=EXTENSION,
         description="Answers are LAFS envelopes.",
@@ -133,8 +133,10 @@ def agent_card(
 
 
 class Brief(logging.Filter):
-    """The library logs each request that it refuses with a trace and with what the caller sent: here it is one line of
-    bounded length, which can neither fill a disk nor command a terminal."""
+    """Shortens the library's log record of a refused request to one line of bounded length.
+
+    The library logs a trace and what the caller sent, which could fill a disk or command a terminal.
+    """
 
     most = 300
 
@@ -153,7 +155,7 @@ logging.getLogger("a2a.server.routes.jsonrpc_dispatcher").addFilter(Brief())
 def agent_routes(
     operations: Operations, card: AgentCard, *, rpc_url: str = "/a2a", spoken: Spoken | None = None
 ) -> list[Route]:
-    """The card at its well-known path, and the JSON-RPC endpoint with its streaming; `spoken` is what text means."""
+    """Serve the card at its well-known path and the JSON-RPC endpoint with streaming; `spoken` says what text means."""
     store = InMemoryTaskStore()
     handler = DefaultRequestHandler(
         agent_executor=OperationExecutor(operations, card, spoken),
@@ -166,7 +168,7 @@ def agent_routes(
 
 
 class OperationExecutor(AgentExecutor):
-    """Does what a message asks for and publishes the task's states and its artifact."""
+    """Performs the operation that a message names, and publishes the task's states and its artifact."""
 
     def __init__(self, operations: Operations, card: AgentCard, spoken: Spoken | None = None) -> None:
         self._operations = operations
@@ -207,7 +209,7 @@ class OperationExecutor(AgentExecutor):
         return negotiate(call.requested_extensions, self._card.capabilities.extensions).activated
 
     def _part(self, said: Said, context: RequestContext, spoken: Spoken | None = None) -> Part:
-        """The envelope for who asked for it; otherwise the result, or its words, or the error's."""
+        """Return the envelope if the client activated the extension, else the result, its text or the error."""
         if EXTENSION in self._activated(context):
             part = new_data_part(said.shown, media_type=MEDIA_TYPE)
             part.metadata.update({"x-content-type": MEDIA_TYPE})
@@ -220,7 +222,7 @@ class OperationExecutor(AgentExecutor):
 
 
 async def _speak(progress: Progress, words: AsyncGenerator[str, None]) -> None:
-    """Publish an answer as it is written: pieces of one artifact. A failure is the status's message."""
+    """Publish a streamed answer as pieces of one artifact; a failure becomes the status's message."""
     waiting: str | None = None
     async with aclosing(words):
         try:
@@ -238,7 +240,7 @@ async def _speak(progress: Progress, words: AsyncGenerator[str, None]) -> None:
 
 
 class Progress:
-    """A task's way through its states; the machine decides what may follow (K1)."""
+    """Moves a task through its states, as the task machine allows (K1)."""
 
     def __init__(self, updater: TaskUpdater, state: State) -> None:
         self._updater = updater
@@ -251,7 +253,7 @@ class Progress:
         await self._updater.update_status(_STATES[to], message)
 
     async def piece(self, text: str, *, last: bool) -> None:
-        """A piece of the artifact `answer`."""
+        """Publish a piece of the artifact `answer`."""
         begun, self._pieces = self._pieces > 0, self._pieces + 1
         await self._updater.add_artifact(
             [new_text_part(text)], artifact_id="answer", name="answer", append=begun, last_chunk=last
@@ -265,14 +267,14 @@ class Progress:
 
 
 def end_of(said: Said) -> State:
-    """Where the task goes: a caller who must authenticate may come back to it."""
+    """Return the task's next state; a caller who must authenticate may come back to the task."""
     if said.problem is None:
         return "COMPLETED"
     return "AUTH_REQUIRED" if said.problem.row.action == "authenticate" else "FAILED"
 
 
 def wanted(message: Message, spoken: Spoken | None = None) -> tuple[str, dict[str, Any], Spoken | None]:
-    """The operation that a message asks for; and how its result is worded, where the message was plain text."""
+    """Return the operation and parameters that a message asks for, and `spoken` if the message is plain text."""
     for data in get_data_parts(message.parts):
         if isinstance(data, dict) and isinstance(data.get("operation"), str):
             parameters = whole_numbers(data.get("parameters", {}))
@@ -290,7 +292,7 @@ def wanted(message: Message, spoken: Spoken | None = None) -> tuple[str, dict[st
 
 
 def envelope_in(parts: Iterable[Part]) -> Envelope | None:
-    """The envelope that an artifact or a message carries, validated."""
+    """Return the envelope that an artifact or a message carries, validated."""
     for part in parts:
         if part.HasField("data") and part.media_type == MEDIA_TYPE:
             (data,) = get_data_parts([part])
@@ -304,7 +306,7 @@ def _state(task: Task) -> State:
 
 
 def _negotiating(route: Route, card: AgentCard) -> Route:
-    """`route` behind the negotiation of extensions: refuses without a required one, echoes the activated ones."""
+    """Put `route` behind the negotiation of extensions: refuse without a required one, echo the activated ones."""
     return Route(route.path, _Negotiated(route.app, card), methods=list(route.methods or ()))
 
 
@@ -321,7 +323,7 @@ class _Negotiated:
             await _extension_required(agreed)(scope, receive, send)
             return
         told = (HTTP_EXTENSION_HEADER.lower().encode(), ", ".join(agreed.requested).encode())
-        scope = {**scope, "headers": [*scope["headers"], told]}  # whichever of the two headers the client used
+        scope = {**scope, "headers": [*scope["headers"], told]}  # one header, whichever of the two the client used
 
         async def echoing(message: AsgiMessage) -> None:
             if message["type"] == "http.response.start" and agreed.activated:

@@ -1,4 +1,4 @@
-"""The task machine of A2A 1.0 (D7): which state may follow which, and that an end is an end.
+"""The task machine of A2A 1.0 (D7): which state may follow which.
 
 - K1  A task moves only along the table; a terminal task never changes again.
 - K2  A reference to another task needs that task to exist in the same context.
@@ -42,7 +42,7 @@ def is_terminal(state: State) -> bool:
 
 
 def advance(state: State, to: State) -> State:
-    """The next state, or the Problem that it cannot follow (K1)."""
+    """Return the next state, or raise a Problem when it cannot follow (K1)."""
     if to in NEXT[state]:
         return to
     raise Problem(
@@ -56,7 +56,7 @@ def advance(state: State, to: State) -> State:
 
 
 def check_references(wanted: Iterable[str], context_id: str, contexts: Mapping[str, str]) -> None:
-    """K2; `contexts` tells the context of each task that exists and may be seen."""
+    """K2; `contexts` maps each task that the caller may see to its context."""
     for task_id in wanted:
         if contexts.get(task_id) != context_id:
             raise Problem(

@@ -28,7 +28,7 @@ def context_routes(
     ids: Ids,
     request_id: RequestId | None = None,
 ) -> list[Route]:
-    """The route over `store`; `owner` says who asks, or raises a Problem; `request_id` what the request is called."""
+    """Return the route over `store`; `owner` names the caller or raises a Problem, `request_id` names the request."""
 
     async def get(request: Request) -> Said:
         caller = await owner(request)

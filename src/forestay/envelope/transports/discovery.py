@@ -22,7 +22,7 @@ _SCHEMA: Final = "https://lafs.dev/schemas/v1/discovery.schema.json"
 
 
 def document_route(path: str, document: dict[str, Any], headers: dict[str, str] | None = None) -> Route:
-    """GET and HEAD with an ETag; 304 for who has it already; 405 for anything else."""
+    """Serve `document` by GET and HEAD with an ETag: 304 when the client has it, 405 for other methods."""
     body = msgspec.json.encode(document)
     etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     sent = {"ETag": etag, "Cache-Control": f"public, max-age={MAX_AGE_S}", **(headers or {})}
@@ -46,7 +46,7 @@ def legacy_route(
     deprecated_s: int,
     sunset_s: int,
 ) -> Route:
-    """The discovery document of earlier versions; its headers say since when and until when (RFC 9745, RFC 8594)."""
+    """Serve the discovery document of earlier versions; its headers date its removal (RFC 9745, RFC 8594)."""
     if sunset_s <= deprecated_s:
         raise Problem("config_invalid", "A document is removed after it is deprecated.", at="sunset_s")
     names = [operation.name[:50] for operation in operations]

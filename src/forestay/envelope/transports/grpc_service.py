@@ -90,7 +90,7 @@ def code_of(problem: Problem) -> grpc.StatusCode:
 
 
 def status_of(said: Said) -> Any:
-    """google.rpc.Status of a failure: the reason, when to come back, which field was wrong, the envelope."""
+    """Return the google.rpc.Status of a failure: the reason, the retry delay, the invalid field, the envelope."""
     assert said.problem is not None
     told = said.problem.as_grpc()
     metadata = {**told["metadata"], "requestId": said.envelope.meta.request_id}
@@ -116,7 +116,7 @@ def status_of(said: Said) -> Any:
 
 
 def envelope_in(error: grpc.aio.AioRpcError) -> Envelope | None:
-    """The envelope that a failed call carries in its trailers, if it does."""
+    """Return the envelope that a failed call carries in its trailers, or None."""
     try:
         found = [
             status_pb2.Status.FromString(item) for key, item in error.trailing_metadata() or () if key == DETAILS_KEY
@@ -132,7 +132,7 @@ def _struct(envelope: Envelope) -> Struct:
 
 
 def _envelope(message: Struct) -> Envelope:
-    """The envelope in a message, validated as any foreign envelope is."""
+    """Return the envelope in a message, validated like any foreign envelope."""
     return decode(msgspec.json.encode(_plain(message)))
 
 

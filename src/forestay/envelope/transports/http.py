@@ -29,19 +29,19 @@ _encode = msgspec.json.Encoder().encode
 
 
 def negotiate(accept: str | None, *, failed: bool) -> str | None:
-    """The media type to answer with, or None when the client accepts none that we have (RFC 9110 §12.5.1)."""
+    """Return the media type to answer with, or None when the client accepts none of ours (RFC 9110 §12.5.1)."""
     offers = (JSON, MEDIA_TYPE, PROBLEM_JSON) if failed else (JSON, MEDIA_TYPE)
     ranges = _ranges(accept or "*/*")
     scored = [(_quality(offer, ranges), -place, offer) for place, offer in enumerate(offers)]
     quality, _, best = max(scored)
     if quality > 0:
         return best
-    # A client that asks only for problem details has no wish for a success: it gets plain JSON.
+    # A client that accepts only problem details says nothing about successes: it gets plain JSON.
     return JSON if not failed and _quality(PROBLEM_JSON, ranges) > 0 else None
 
 
 def respond(said: Said, accept: str | None) -> Response:
-    """The answer as an HTTP response."""
+    """Return the answer as an HTTP response."""
     problem = said.problem
     media = negotiate(accept, failed=problem is not None)
     status = 200 if problem is None else problem.row.http
@@ -58,14 +58,14 @@ def respond(said: Said, accept: str | None) -> Response:
 
 
 def retry_after(problem: Problem) -> int | None:
-    """Seconds to wait, rounded up; always given with 429 and 503 (D5)."""
+    """Return the seconds to wait, rounded up; 429 and 503 always have them (D5)."""
     if problem.retry_after_ms is not None:
         return max(1, math.ceil(problem.retry_after_ms / 1000))
     return DEFAULT_RETRY_AFTER_S if problem.row.http in (429, 503) else None
 
 
 async def read_json(request: Request, limit: int = MAX_BODY_BYTES) -> Any:
-    """The body as JSON: refused by its announced length before a byte is read, and by its real one while reading."""
+    """Read the body as JSON; check its announced length before reading, and its real length while reading."""
     announced = request.headers.get("content-length", "0")
     if not announced.isascii() or not announced.isdigit() or len(announced) > 18 or int(announced) > limit:
         raise _too_large(limit)
@@ -118,7 +118,7 @@ def answering(
     function: Callable[[Request], Awaitable[Said]],
     request_id: RequestId | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint of a function that gives an answer or raises a Problem."""
+    """Make an endpoint from a function that returns an answer or raises a Problem."""
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -155,7 +155,7 @@ def _number(text: str) -> float:
 
 
 def _quality(offer: str, ranges: list[tuple[str, float]]) -> float:
-    """The quality of the most specific range that covers `offer`."""
+    """Return the quality of the most specific range that covers `offer`."""
     family = offer.partition("/")[0] + "/*"
     for wanted in (offer, family, "*/*"):
         for media, quality in ranges:

@@ -1,7 +1,7 @@
 """Envelopes over MCP: the whole envelope in `structuredContent`, `isError` from `success` (§1.10).
 
-Nothing is guessed from words: an error of a tool that does not speak LAFS is a `tool_failed` with its text, and no
-code, wait or retry is read out of it.
+Nothing is guessed from text: an error of a tool that does not speak LAFS is a `tool_failed` with its text; no code,
+wait or retry is read from it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from forestay.kernel import Clock, Ids, Problem
 
 Context = ServerRequestContext[Any]
 Report = Callable[[float, str], Awaitable[None]]
-"""Tells a client how far its call is."""
+"""Reports the progress of a call to its client."""
 
 
 def mcp_server(operations: Operations | Callable[[Report], Operations], name: str, *, version: str = "") -> Server[Any]:
-    """An MCP server whose tools are the operations; a function makes them for a call that reports its progress."""
+    """Return an MCP server whose tools are the operations; a function makes them per call, with its progress report."""
 
     def offered(report: Report) -> Operations:
         return operations if isinstance(operations, Operations) else operations(report)
@@ -48,11 +48,11 @@ def mcp_server(operations: Operations | Callable[[Report], Operations], name: st
 
 
 async def _unheard(_progress: float, _message: str) -> None:
-    """Nobody hears how far a list is."""
+    """Ignore the progress: a listing reports none."""
 
 
 def tool_of(operation: Operation) -> types.Tool:
-    """The operation as a tool: what it takes, that it answers in envelopes, and what it does to the world."""
+    """Return the operation as a tool: its schemas, and hints about its effects."""
     return types.Tool(
         name=operation.name,
         description=operation.description,
@@ -67,14 +67,14 @@ def tool_of(operation: Operation) -> types.Tool:
 
 
 def to_tool_result(said: Said) -> types.CallToolResult:
-    """The whole envelope, as structure for programs and as the same JSON in text for models."""
+    """Return the whole envelope, as structure for programs and as the same JSON in text for models."""
     plain = msgspec.to_builtins(said.envelope)
     text = types.TextContent(type="text", text=encode(said.envelope).decode())
     return types.CallToolResult(content=[text], structured_content=plain, is_error=not said.envelope.success)
 
 
 def from_tool_result(result: types.CallToolResult, operation: str, *, clock: Clock, ids: Ids) -> Envelope:
-    """The envelope of any tool's result: the one it carries, or one around what it says."""
+    """Return the envelope of any tool's result: the one it carries, or a new one around its content."""
     structured = result.structured_content
     if isinstance(structured, dict) and structured.get("$schema") == SCHEMA_URL:
         return decode(msgspec.json.encode(structured))

@@ -1,7 +1,7 @@
 """Operations that any transport can call: parameters in, one envelope out, never an exception (R1, R12).
 
 - O1  Whatever an operation does, its caller gets a valid envelope; an unforeseen exception becomes an internal error
-      whose text stays inside (R45).
+      whose text is not disclosed (R45).
 - O2  The underscore parameters (`_mvi`, `_fields`, `_expand`, `_budget`) belong to the envelope and are not handed on.
 """
 
@@ -23,7 +23,7 @@ _ASKS = ("_mvi", "_fields", "_expand", "_budget")
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """A result with what belongs beside it; an operation that has nothing to add returns the plain result."""
+    """A result with its page, warnings or problem; an operation that has none of them returns the plain result."""
 
     result: Any = None
     page: Page | None = None
@@ -37,7 +37,7 @@ Function = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that can be done, and what a client should know before it does it."""
+    """One operation, and what a client should know before it calls it."""
 
     name: str
     function: Function
@@ -50,7 +50,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """An answer: the envelope, how it is shown, and the Problem if it failed."""
+    """An answer: the envelope, the form in which it is sent, and the Problem if the operation failed."""
 
     envelope: Envelope
     shown: dict[str, Any]
@@ -58,7 +58,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Operations:
-    """A set of operations under their names."""
+    """A set of operations by name."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Operations:
         request_id: str | None = None,
         session_id: str | None = None,
     ) -> Said:
-        """Do it and say what happened (O1)."""
+        """Perform an operation and return its answer (O1)."""
         said = self._common(transport, request_id, session_id)
         title = name[:128] or "unknown"
         try:
@@ -114,7 +114,7 @@ class Operations:
             return _refused(title, Problem.unexpected(error), said)
 
     def refuse(self, name: str, problem: Problem, *, transport: Transport, request_id: str | None = None) -> Said:
-        """The answer to a call that could not even be tried."""
+        """Return the answer to a call that is refused before it is tried."""
         return _refused(name[:128] or "unknown", problem, self._common(transport, request_id, None))
 
     def _common(self, transport: Transport, request_id: str | None, session_id: str | None) -> dict[str, Any]:

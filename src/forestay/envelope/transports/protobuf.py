@@ -6,7 +6,7 @@ from typing import Any
 
 
 def whole_numbers(value: Any) -> Any:
-    """A value whose whole doubles are integers again; beyond 2**53 a double has lost digits and stays one."""
+    """Turn whole doubles back into integers; beyond 2**53 a double has lost digits and stays one."""
     if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
         return int(value)
     if isinstance(value, dict):

@@ -1,5 +1,4 @@
-"""OpenAI's interface at `/openai/v1` and Anthropic's at `/anthropic/v1`: an agent is a model, and each answer is a
-durable run."""
+"""OpenAI's interface at `/openai/v1` and Anthropic's at `/anthropic/v1`: agents are models, answers durable runs."""
 
 from forestay.surface.completions import catalogue, chat, messages, responses
 from forestay.surface.operations import Operation

@@ -1,7 +1,7 @@
-"""One answer of an agent: a run that is begun with a conversation, and what is heard of it.
+"""One answer of an agent: starts a run with a conversation, and reads its text.
 
-O1  The run is on disk before anything is answered. It goes on when its caller goes away, and its answer stays.
-O2  What is heard is the text as it is written, then the whole answer; a run that fails is a Problem.
+O1  The run is on disk before anything is answered. It continues when its caller goes away, and its answer stays.
+O2  A caller gets the text as it is written, then the whole answer; a run that fails is a Problem.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BODY_LIMIT = 16 * 1024 * 1024
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The whole answer of a run: its text, and what the caller is to do with tools of its own."""
+    """The whole answer of a run: its text, and the calls of the caller's own tools."""
 
     run_id: str
     text: str
@@ -42,7 +42,7 @@ async def begin(
     tools: Sequence[ToolSpec] = (),
     instructions: str = "",
 ) -> str:
-    """Start the run that answers `messages`; its id (O1)."""
+    """Start the run that answers `messages`; return its id (O1)."""
     manifest = await host.directory.get(call.tenant, agent)
     *before, last = checked(messages)
     asks = last.role == "user"
@@ -61,12 +61,12 @@ async def begin(
     except Problem as problem:
         if reserved is None or problem.details.get("activeRunId") != reserved:
             raise
-        return reserved  # this very request created it before the host died
+        return reserved  # this very request created the run before the host died
     return made.run_id
 
 
 async def whole(host: Host, call: Call, run_id: str) -> Answered:
-    """The answer when the run has ended; it waits with a run that asks a person."""
+    """Wait until the run ends and return its answer; a run that asks a person keeps the caller waiting."""
     waiting = asyncio.ensure_future(host.runs.wait(run_id, call.tenant))
     closing = asyncio.ensure_future(call.closing.wait())
     try:
@@ -80,7 +80,7 @@ async def whole(host: Host, call: Call, run_id: str) -> Answered:
 
 
 async def heard(host: Host, tenant: str, run_id: str) -> AsyncGenerator[str | Answered, None]:
-    """The text as it is written, then the whole answer (O2). Texts between tool calls are paragraphs."""
+    """Yield the text as it is written, then the whole answer (O2). Texts between tool calls become paragraphs."""
     spoke = False
     async for piece in words(host, tenant, run_id):
         yield piece
@@ -92,7 +92,7 @@ async def heard(host: Host, tenant: str, run_id: str) -> AsyncGenerator[str | An
 
 
 async def words(host: Host, tenant: str, run_id: str, *, until_asked: bool = False) -> AsyncGenerator[str, None]:
-    """The text of a run as it is written, to its end; `until_asked` ends where a person is asked."""
+    """Yield the text of a run as it is written, to its end; with `until_asked`, until it asks a person."""
     spoke = worked = False
     async with aclosing(host.runs.follow(run_id, tenant)) as events:  # type: ignore[type-var]
         async for event in events:
@@ -106,7 +106,7 @@ async def words(host: Host, tenant: str, run_id: str, *, until_asked: bool = Fal
 
 
 async def alive(frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """`frames`, and a sign of life when nothing comes for a while."""
+    """Yield `frames`, and a keep-alive when nothing comes for a while."""
     source = Awaited(frames)
     try:
         while True:
@@ -121,7 +121,7 @@ async def alive(frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, No
 
 
 def read(run: RunSnapshot) -> Answered:
-    """The answer of a run that has ended, or the Problem that it ended with."""
+    """Return the answer of a run that has ended, or raise the Problem that it ended with."""
     if run.status != "completed":
         raise failure(run)
     outputs = run.outputs or {}
@@ -132,7 +132,7 @@ def read(run: RunSnapshot) -> Answered:
 
 
 def checked(messages: Sequence[Message]) -> Sequence[Message]:
-    """A conversation that a model can be shown: somebody asks, and every call of a tool has its result."""
+    """Check that a model can read the conversation: it has a user's message, and every tool call has its result."""
     if not any(message.role == "user" for message in messages):
         raise Problem("schema_mismatch", "The conversation has no message of a user.", at="$.messages")
     waits: set[str] = set()
@@ -153,7 +153,7 @@ def checked(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def tool_call(id: str, name: str, arguments: str) -> ToolCall:
-    """A call as a caller repeats it: its arguments are a text."""
+    """Return a tool call that a caller repeats; its arguments come as text."""
     try:
         value: Any = canonical.decode(arguments.encode())
     except Problem:
@@ -166,12 +166,12 @@ def arguments_of(call: ToolCall) -> str:
 
 
 def unsupported(at: str, told: str) -> Problem:
-    """A 400, because clients send again what is answered with a 5xx."""
+    """Return a problem with status 400, because clients repeat a request that gets a 5xx."""
     return Problem("request_unsupported", told, at=at)
 
 
 def failure(run: RunSnapshot) -> Problem:
-    """The Problem that a run ended with."""
+    """Return the Problem that a run ended with."""
     if run.status == "cancelled":
         return Problem("cancelled", "The run was cancelled.", runId=run.run_id)
     error = run.error

@@ -1,4 +1,4 @@
-"""`/openai/v1/models` and `/openai/v1/embeddings`: the agents that can be asked, and the embedder of the settings."""
+"""`/openai/v1/models` and `/openai/v1/embeddings`: the agents as models, and the embedder of the settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EmbeddingRequest(Given, frozen=True):
 
 
 class Offered:
-    """What a host offers under a model's name. The embedder is opened when it is first used."""
+    """The models that a host offers. The embedder is opened on first use."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -94,6 +94,6 @@ def _line(id: str, owner: str) -> dict[str, Any]:
 
 def _packed(vector: list[float]) -> str:
     numbers = array("f", vector)
-    if array("H", [1]).tobytes()[0] != 1:  # the interface wants the little end first
+    if array("H", [1]).tobytes()[0] != 1:  # the interface wants little-endian numbers
         numbers.byteswap()
     return base64.b64encode(numbers.tobytes()).decode()

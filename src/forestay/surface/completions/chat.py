@@ -159,7 +159,7 @@ def _usage(answer: Answered) -> dict[str, Any]:
 
 
 def _check(body: ChatRequest) -> None:
-    """Refuse what would change the answer's shape and cannot be had."""
+    """Refuse options that would change the answer's shape and are not supported."""
     if body.n not in (None, 1):
         raise unsupported("$.n", "An agent gives one answer.")
     if body.logprobs:

@@ -1,4 +1,4 @@
-"""`/anthropic/v1/messages`: the same answers in the words of Anthropic's interface, whole or as a stream."""
+"""`/anthropic/v1/messages`: the same answers in Anthropic's form, whole or as a stream."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from forestay.surface.completions.request_parts import (
 from forestay.surface.operations import Call, Operations
 from forestay.surface.sse import frame
 
-_THOUGHT = ("thinking", "redacted_thinking")  # what another model thought is no part of the conversation
+_THOUGHT = ("thinking", "redacted_thinking")  # another model's thoughts are not part of the conversation
 api = Operations[Host](contract="anthropic", tag="anthropic", scopes=SCOPES, problems=PROBLEMS)
 
 
@@ -148,7 +148,7 @@ _NOTHING = {"input_tokens": 0, "output_tokens": 0}
 
 
 def _shell(run_id: str, model: str) -> dict[str, Any]:
-    """A message of which nothing is known yet."""
+    """Return a message without content yet."""
     common = {"id": f"msg_{run_id}", "type": "message", "role": "assistant", "model": model}
     return {**common, "content": [], "stop_reason": None, "stop_sequence": None}
 
@@ -169,13 +169,13 @@ def _usage(answer: Answered) -> dict[str, int]:
 
 
 def _tool(item: CallersTool, number: int) -> ToolSpec:
-    if item.type not in (None, "custom"):  # the others run where Anthropic's models do
+    if item.type not in (None, "custom"):  # tools of other types run at Anthropic
         raise no_function(number)
     return own_tool(item.name, item.description, item.input_schema)
 
 
 def _messages(turn: Turn, number: int) -> Iterator[Message]:
-    """One turn as messages: the results of calls come first, each is a message; then what is said."""
+    """Yield one turn as messages: first a message for each tool result, then the text."""
     if isinstance(turn.content, str):
         yield Message(turn.role, turn.content)
         return

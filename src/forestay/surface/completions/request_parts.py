@@ -1,4 +1,4 @@
-"""What the interfaces of OpenAI and Anthropic read of a request: texts, who speaks, and the caller's own tools."""
+"""The parts of a request that OpenAI's and Anthropic's interfaces share: texts, roles, the caller's own tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_FORM = "An answer's form is the agent's own: give its manifest a return schem
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a request. What is not named here is not looked at: the agent's manifest decides how it samples."""
+    """A part of a request. Unknown fields are ignored: the agent's manifest decides how it samples."""
 
 
 class Part(Given, frozen=True):
@@ -28,7 +28,7 @@ ToolName = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 def text_of(content: Content, at: str) -> str:
-    """The text of a message; a part of another kind is refused."""
+    """Return the text of a message; refuse a part of another kind."""
     if content is None or isinstance(content, str):
         return content or ""
     for number, part in enumerate(content):
@@ -38,7 +38,7 @@ def text_of(content: Content, at: str) -> str:
 
 
 def spoken(role: str | None, text: str, at: str) -> Message:
-    """What somebody says, without calls of tools."""
+    """Return a message without tool calls."""
     match role:
         case "user" | "assistant":
             return Message(role, text)
@@ -48,7 +48,7 @@ def spoken(role: str | None, text: str, at: str) -> Message:
 
 
 def own_tool(name: str, description: str | None, parameters: dict[str, Any] | None) -> ToolSpec:
-    """A tool of the caller, as a model is told of it."""
+    """Return a tool of the caller in the form that a model gets."""
     return ToolSpec(name, description or "", parameters or {"type": "object", "properties": {}})
 
 
@@ -57,6 +57,6 @@ def no_function(number: int) -> Problem:
 
 
 def check_choice(tool_choice: str | dict[str, Any] | None) -> None:
-    """Refuse to let the caller choose what the agent chooses."""
+    """Refuse a tool choice of the caller: the agent chooses its tools."""
     if tool_choice not in (None, "auto", "none"):
         raise unsupported("$.tool_choice", "The agent chooses its tools: `auto` or `none`.")

@@ -1,6 +1,6 @@
-"""`/openai/v1/responses`: the same answers in the words of OpenAI's newer interface.
+"""`/openai/v1/responses`: the same answers in the form of OpenAI's newer interface.
 
-A response is kept: it is its run. `previous_response_id` goes on with its conversation, and it can be read again.
+A response is its run, so it is kept: `previous_response_id` continues its conversation, and it can be read again.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _call_events(event: Any, number: int, made: dict[str, Any]) -> Iterator[byte
 
 
 def _shell(run_id: str, model: str, created: int) -> dict[str, Any]:
-    """A response of which nothing is known yet."""
+    """Return a response without output yet."""
     return {
         "id": _ID + run_id,
         "object": "response",
@@ -180,7 +180,7 @@ def _shell(run_id: str, model: str, created: int) -> dict[str, Any]:
 
 
 def _whole(shell: dict[str, Any], answer: Answered, said: str | None = None) -> dict[str, Any]:
-    """The response; a stream's has the text that was streamed."""
+    """Return the whole response; after a stream, `said` is the streamed text."""
     text = answer.text if said is None else said
     output = [_message_item(answer.run_id, text, "completed")] if text else []
     used = answer.usage
@@ -230,7 +230,7 @@ async def _run(host: Host, tenant: str, response_id: str) -> RunSnapshot:
 
 
 async def _before(host: Host, tenant: str, response_id: str) -> list[Message]:
-    """The conversation that ends with a response; its instructions do not count any more."""
+    """Return the conversation that ends with a response; its instructions no longer count."""
     run = await _run(host, tenant, response_id)
     answer = read(run)
     given = msgspec.convert(run.inputs["conversation"], Conversation)
@@ -253,7 +253,7 @@ def _tool(item: OwnTool, number: int) -> ToolSpec:
 
 
 def _said(items: list[InputItem]) -> list[Message]:
-    """The items as messages: calls that follow each other are one message of the assistant."""
+    """Return the items as messages; calls in a row become one message of the assistant."""
     messages: list[Message] = []
     for number, item in enumerate(items):
         at = f"$.input[{number}]"
@@ -268,6 +268,6 @@ def _said(items: list[InputItem]) -> list[Message]:
                 messages.append(Message("assistant", "", (made,)))
         elif item.type == "function_call_output" and item.call_id:
             messages.append(Message("tool", text_of(item.output, f"{at}.output"), tool_call_id=item.call_id))
-        elif item.type != "reasoning":  # what another model thought is no part of the conversation
+        elif item.type != "reasoning":  # another model's thoughts are not part of the conversation
             raise unsupported(at, f"Agents read messages and calls of functions, not {item.type[:40]!r}.")
     return messages

@@ -1,4 +1,4 @@
-"""CRP over HTTP: `/crp` of the host, for each tenant its own; `crp_app` is a server of its own."""
+"""CRP over HTTP: `/crp` of the host serves each tenant its own sessions; `crp_app` is a separate server."""
 
 from forestay.surface.crp.app import crp_app, operations, schemas
 

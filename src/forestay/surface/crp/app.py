@@ -1,6 +1,6 @@
-"""The sidecar: `/crp` of a host, and a server of its own (CRP C9, `forestay relay serve`).
+"""The sidecar: `/crp` of a host, or a separate server (CRP C9, `forestay relay serve`).
 
-As a server of its own without a token it answers this machine only; `/health`, `/ready` and the description are open.
+A separate server without a token answers only this machine; `/health`, `/ready` and the description are open.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _CALLER = Caller("sidecar", OPERATOR, frozenset(SCOPES))
 
 
 def operations(relay: Relay) -> list[Operation]:
-    """The sidecar of a host, for every tenant."""
+    """Return the operations of a host's sidecar, for every tenant."""
     return _operations(Sidecars(relay).of, "/crp")
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """The schemas of the contract: the library's objects and the sidecar's OpenAPI description."""
+    """Return the schemas of the contract: the library's objects and the sidecar's OpenAPI description."""
     return {**library.schemas(), "openapi": document(_below("/crp", api.declared), _about("/crp"))}
 
 
@@ -62,7 +62,7 @@ def _about(server: str, *, key_required: bool = True) -> About:
 
 
 def crp_app(relay: Relay, *, token: str | None = None, max_sessions: int = MAX_SESSIONS, prefix: str = "") -> ASGIApp:
-    """The sidecar over `relay`, below `prefix`."""
+    """Return an application that serves `relay` below `prefix`."""
     service = Service(relay, max_sessions=max_sessions, auth_required=token is not None)
     return Dispatch(
         _operations(lambda tenant: service, prefix, key_required=service.auth_required),

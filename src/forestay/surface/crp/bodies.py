@@ -1,4 +1,4 @@
-"""What the sidecar takes and gives over HTTP. Times are ISO 8601 here, numbers in the library (CRP C5, C11)."""
+"""The sidecar's requests and answers over HTTP. Times are ISO 8601 here, numbers in the library (CRP C5, C11)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Label = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A field that nobody knows is a mistake, and is told."""
+    """A request body: an unknown field is an error."""
 
 
 class ToolFunction(msgspec.Struct, frozen=True):
@@ -145,7 +145,7 @@ class EnvelopeQuery(Request, frozen=True):
 
 
 def _shown(name: str, of: type[msgspec.Struct], **changes: Any) -> Any:
-    """The library's type as it is shown over HTTP: every field is there, with the types in `changes`, and new ones."""
+    """Make the HTTP form of a library type: every field is required; `changes` gives other types and new fields."""
     fields: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(of)}
     return msgspec.defstruct(name, [*{**fields, **changes}.items()], frozen=True)
 

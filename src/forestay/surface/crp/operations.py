@@ -1,8 +1,9 @@
-"""How the sidecar declares its operations, over HTTP and as JSON-RPC.
+"""Declares the sidecar's operations, over HTTP and as JSON-RPC.
 
-- M1  A key needs `runs:read` to look and `runs:create` to change anything; what the contract calls open needs none.
-- M2  A session that was opened with a binding secret is entered with a signature over the request (C11).
-- M3  A stream that has begun ends with `done` or `error`; what fails before its first event is an HTTP error.
+- M1  A key needs `runs:read` to read and `runs:create` to change anything; operations that the contract calls open need
+      no key.
+- M2  A request to a session with a binding secret must be signed (C11).
+- M3  A stream that has begun ends with `done` or `error`; a failure before its first event is an HTTP error.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from forestay.surface.crp.service import Service
 
 _SESSION = ("invalid_request", "not_found", "session_closed", "session_expired", "signature_invalid", "role_denied")
-_UNASKED = 65_536  # bytes of a body of which nothing is read but its signature
+_UNASKED = 65_536  # the most bytes of a body that only its signature covers
 F = TypeVar("F", bound=Callable[..., Awaitable[object]])
 ServiceOf = Callable[[str], "Service"]
 api = Operations[ServiceOf](contract="crp", body_limit=104_857_600)
@@ -44,8 +45,8 @@ RPC: dict[str, RpcMethod] = {}
 class Group:
     """Operations below one path. Each is declared at the method of `Service` that performs it.
 
-    A method takes what its parameters are called: the `session` of the path, the `body`, the `query`, the whole `call`.
-    The operations of a session are methods of JSON-RPC too, under the same name unless `rpc` gives another or none.
+    The names of a method's parameters say what it gets: the `session` of the path, the `body`, the `query`, the whole
+    `call`. A session's operations are JSON-RPC methods too, under the same name unless `rpc` gives another or none.
     """
 
     def __init__(self, tag: str, path: str = "") -> None:
@@ -117,19 +118,19 @@ def _performing(
 
 
 async def _entered(service: Service, call: Call, *, signed: bool) -> Session:
-    """The session that the path names (M2)."""
+    """Return the session of the path, after checking the signature (M2)."""
     session = await service.relay.session(call.path["sessionId"])
     if signed:
         request = call.request
         data, signature = call.data, request.headers.get("x-crp-signature")
-        if signature is not None and call.operation.body is None:  # who sends `{}` where nothing is asked signs it too
+        if signature is not None and call.operation.body is None:  # an unneeded `{}` is signed too
             data = await read_body(request, _UNASKED)
         await session.authenticate(request.method, _target(request), data, signature)
     return session
 
 
 def _target(request: Request) -> str:
-    """What the signature covers: the path as it was asked for, with its query when there is one (C11)."""
+    """Return the target that the signature covers: the requested path, with its query if there is one (C11)."""
     raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
     query: bytes = request.scope.get("query_string", b"")
     path = raw.split(b"?")[0]

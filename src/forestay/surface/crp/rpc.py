@@ -27,7 +27,7 @@ _PARAMETERS = frozenset({"schema_mismatch", "invalid_request", "invalid_text"})
 
 
 async def answer_all(service: Service, asked: Call) -> Response:
-    """The answer to the calls of one request, or a stream of events."""
+    """Answer the calls of one request, or stream the events of one."""
     request, data = asked.request, asked.data
     try:
         calls = parse_json(request, data, b.RpcRequest | b.RpcBatch, asked.operation.body_limit)
@@ -49,11 +49,11 @@ async def answer_all(service: Service, asked: Call) -> Response:
 
 
 async def _answer(service: Service, request: Request, data: bytes, call: b.RpcRequest) -> dict[str, Any] | None:
-    """The answer to one call; a call without an id gets none."""
+    """Return the answer to one call; a call without an id gets none."""
     try:
         result = await _perform(service, request, data, call)
         told_: dict[str, Any] = {"result": result}
-    except Exception as error:  # noqa: BLE001 - the boundary of one call: whatever it is becomes its answer
+    except Exception as error:  # noqa: BLE001 - the boundary of one call: any failure becomes its answer
         told_ = {"error": _error(as_problem(error, request_id(request)))}
     return None if call.id is msgspec.UNSET else {"jsonrpc": "2.0", "id": call.id, **told_}
 
@@ -70,7 +70,7 @@ async def _perform(service: Service, request: Request, data: bytes, call: b.RpcR
         arguments.append(_convert(params, entry.parameters))
     elif params:
         raise Problem("invalid_request", "This method takes a session_id only.", at="$.params")
-    if entry.parameters is SessionConfig:  # the fields that are named, and no others
+    if entry.parameters is SessionConfig:  # only the fields that the call names
         return await arguments[0].configure(**params)
     return await entry.perform(service, *arguments)
 
@@ -85,7 +85,7 @@ async def _session(service: Service, request: Request, data: bytes, params: dict
 
 
 async def _stream(service: Service, asked: Call, call: b.RpcRequest) -> Response:
-    """Each event as a notification, then the answer to the call."""
+    """Stream each event as a notification, then the answer to the call."""
     params = dict(call.params)
     session = await _session(service, asked.request, asked.data, params)
     last: dict[str, Any] = {}
@@ -112,7 +112,7 @@ async def _stream(service: Service, asked: Call, call: b.RpcRequest) -> Response
 
 
 def _refused(asked: Call, problem: Problem) -> Response:
-    """The answer to what is no call: it has no id that could be answered."""
+    """Answer a request that is no call, and so has no id."""
     error = problem.as_jsonrpc()
     error["code"] = -32700 if problem.key == "invalid_json" else -32600
     return asked.answer({"jsonrpc": "2.0", "id": None, "error": error}, 400)
@@ -135,7 +135,7 @@ def _convert(params: dict[str, Any], kind: Any) -> Any:
 
 
 def _error(problem: Problem) -> dict[str, Any]:
-    """JSON-RPC's own numbers for the method and its parameters, else -32000 to -32099; with the CRP number."""
+    """Return the error: JSON-RPC's code for a bad method or parameters, else -32000 to -32099; with the CRP number."""
     error = problem.as_jsonrpc()
     if problem.key in _PARAMETERS:
         error["code"] = -32602

@@ -51,7 +51,7 @@ _DISPATCH = (
 
 
 class SidecarRelay(Protocol):
-    """What the sidecar needs of a relay: all of it, or a tenant's share."""
+    """A relay as the sidecar needs it: a whole one, or a tenant's share."""
 
     @property
     def clock(self) -> Clock: ...
@@ -119,7 +119,7 @@ class Service:
 
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Open(await self.relay.sessions(), self.requests))
-        if self.relay.meters is not None:  # what the whole relay did is not for every tenant
+        if self.relay.meters is not None:  # the meters of the whole relay are not for every tenant
             registry.register(self.relay.meters)
         return Response(generate_latest(registry), 200, media_type=METRICS)
 
@@ -204,7 +204,7 @@ class Service:
             )
         except (
             Problem
-        ) as problem:  # nobody was asked yet: it is the request that lacks a key, or has none that can be one
+        ) as problem:  # no provider was called yet: the request has no API key, or one that cannot be a key
             if problem.key != "provider_unauthenticated":
                 raise
             raise Problem("invalid_request", problem.message, at="$.api_key", fix="Name an `api_key`.") from problem
@@ -361,7 +361,7 @@ class Service:
 async def begun(
     events: AsyncGenerator[StreamEvent, None], frame_of: Callable[[StreamEvent], bytes]
 ) -> AsyncGenerator[bytes, None]:
-    """The frames of a stream, begun only when the first event is there (M3)."""
+    """Wait for the first event, then return the frames of the stream (M3)."""
     first = await anext(events)
 
     async def frames() -> AsyncGenerator[bytes, None]:
@@ -377,7 +377,7 @@ def _frame(event: StreamEvent) -> bytes:
 
 
 class _Open:
-    """One look at a sidecar for Prometheus: open sessions and requests."""
+    """Prometheus metrics of a sidecar: open sessions and requests."""
 
     def __init__(self, sessions: Sequence[Mapping[str, Any]], requests: Mapping[tuple[str, int], int]) -> None:
         self._sessions = sessions

@@ -1,7 +1,7 @@
-"""One relay for many tenants: each sees its own sessions alone.
+"""One relay for many tenants: each sees only its own sessions.
 
 T1  A session belongs to the tenant whose key opened it; for every other tenant it does not exist.
-T2  An app's name is the tenant's own: two tenants may use the same, and neither spends the other's limit.
+T2  App names are per tenant: two tenants may use the same name, and neither spends the other's limit.
 T3  Only the operator may name a provider's address, because the host calls it.
 """
 
@@ -34,7 +34,7 @@ class TenantRelay:
 
     @property
     def meters(self) -> Meters | None:
-        """What the whole relay did is the operator's to see."""
+        """The meters of the whole relay: only the operator sees them."""
         return self._relay.meters if self._tenant == OPERATOR else None
 
     async def init(
@@ -72,8 +72,8 @@ class TenantRelay:
 
 
 def owner_of(app_id: str) -> str:
-    """The tenant that an app belongs to; a name without a mark is the operator's."""
-    tenant, mark, _ = app_id.rpartition(_MARK)  # the last one: a tenant's name may hold it, an app's cannot
+    """Return the tenant that an app belongs to; a name without a mark is the operator's."""
+    tenant, mark, _ = app_id.rpartition(_MARK)  # the last mark: a tenant's name may contain it, an app's cannot
     return tenant if mark else OPERATOR
 
 

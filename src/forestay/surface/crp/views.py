@@ -1,4 +1,4 @@
-"""The library's objects as the sidecar shows them: with the names of the contract's OpenAPI too, times as ISO 8601."""
+"""The library's objects as the sidecar shows them: with the OpenAPI names of the contract, and times as ISO 8601."""
 
 from __future__ import annotations
 

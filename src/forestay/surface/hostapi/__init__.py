@@ -1,4 +1,4 @@
-"""The host's own API at `/host/v1`, in LAFS envelopes: what is wired here is what its OpenAPI document says."""
+"""The host's own API at `/host/v1`, in LAFS envelopes; its OpenAPI document lists what is wired here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from forestay.surface.services import Services
 
 
 def operations(services: Services) -> list[Operation]:
-    """Every operation of the host beside the contracts'."""
+    """Return every operation of the host's own API."""
     host = services.host
     made = [
         *extensions.api.of(host),

@@ -1,4 +1,4 @@
-"""`/host/v1/agents`: the agents that this host knows; `/host/v1/health`: how it is."""
+"""`/host/v1/agents`: the agents that this host knows; `/host/v1/health`: the host's health."""
 
 from __future__ import annotations
 

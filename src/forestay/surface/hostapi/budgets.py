@@ -1,4 +1,4 @@
-"""`/host/v1/budgets`: what the accounts of a tenant spent and hold (OpenWOP RFC 0084). No price is ever shown."""
+"""`/host/v1/budgets`: what a tenant's accounts spent and reserved (OpenWOP RFC 0084). No price is ever shown."""
 
 from __future__ import annotations
 

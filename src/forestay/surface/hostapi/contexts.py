@@ -67,7 +67,7 @@ async def open_context(contexts: Contexts, call: Call, body: NewContext) -> Cont
     except Problem as problem:
         if reserved is None or problem.key != "already_exists":
             raise
-        held = await contexts.store.get(reserved, owner=call.tenant)  # this very request began it (K4)
+        held = await contexts.store.get(reserved, owner=call.tenant)  # this very request began the context (K4)
     return _view(held)
 
 

@@ -1,6 +1,6 @@
-"""`/host/v1/credentials`: what requests of runs may be signed with, and where that may go (OpenWOP RFC 0079).
+"""`/host/v1/credentials`: secrets that requests of runs may carry, and the hosts they may go to (OpenWOP RFC 0079).
 
-A value is written and never read: it is in no answer, no record and no log.
+A value is written and never read: no answer, record or log contains it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`/host/v1/extensions`: what each registered, may do and did; `/host/v1/prompts`: what waits for a person."""
+"""`/host/v1/extensions`: registrations, permissions and calls; `/host/v1/prompts`: open questions to a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/host/v1/grants`: what people decided about extensions; a decision is in force when the answer is sent."""
+"""`/host/v1/grants`: people's decisions about extensions; a decision is in force when its answer is sent."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ api = Operations[Services](scopes=("keys:manage",), contract="lafs", tag="keys")
 
 class NewKey(Body, frozen=True):
     name: Name
-    # Without it, the scopes of the calling key, but not the one to speak for others (W18).
+    # By default the scopes of the calling key, without the one to answer for others (W18).
     scopes: list[Scope] | None = None
-    # Another tenant than the caller's: for the operator, who has no other way to admit one.
+    # Another tenant than the caller's: only for the operator, who admits a new tenant in this way.
     tenant: Name | None = None
     principal: Name | None = None
     workspace: Name | None = None
@@ -70,12 +70,12 @@ def view(key: ApiKey) -> KeyView:
 
 
 def keys_within_reach(caller: Caller) -> str | None:
-    """Whose keys a caller sees and revokes: those of its own tenant; the operator, every tenant's (None)."""
+    """Return the tenant whose keys a caller manages: its own; None, for every tenant, when it is the operator."""
     return None if caller.tenant == OPERATOR else caller.tenant
 
 
 async def make_key(services: Services, caller: Caller, wanted: NewKey, key_id: str | None = None) -> tuple[ApiKey, str]:
-    """A new key and its text, with no more scopes than the caller has."""
+    """Make a key with no more scopes than the caller has; return it with its text."""
     scopes = sorted(caller.scopes - {"approvals:delegate"}) if wanted.scopes is None else wanted.scopes
     caller.require(*scopes)
     if wanted.tenant not in (None, caller.tenant):

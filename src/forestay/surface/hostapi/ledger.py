@@ -1,4 +1,4 @@
-"""`/host/v1/ledger`: streams, records, and whether every chain holds. The ledger is everybody's, so the operator's."""
+"""`/host/v1/ledger`: streams, records and verification. It has every tenant's records, so it is the operator's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RecordView(View, frozen=True):
     attrs: dict[str, Any]
     prev: str
     hash: str
-    masked: bool  # something is hidden from this caller: `hash` is of the record as it is stored
+    masked: bool  # something is hidden from this caller; `hash` is of the stored record
 
 
 class RecordList(View, frozen=True):
@@ -98,7 +98,7 @@ async def verify(host: Host, call: Call, body: Verify | None) -> Verified:
 async def read_stream(
     host: Host, caller: Caller, stream: str, start: int, limit: int
 ) -> tuple[Head, list[RecordShown]]:
-    """The head of a stream and some of its records, as `caller` may see them."""
+    """Return the head of a stream and some of its records, as `caller` may see them."""
     head = await host.ledger.head(stream)
     if head.seq < 0:
         raise Problem("not_found", "There is no such stream.")

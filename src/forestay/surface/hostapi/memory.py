@@ -1,7 +1,7 @@
-"""`/host/v1/memory`: what agents and their operators keep between runs, to read, to find and to forget.
+"""`/host/v1/memory`: write, read, search and forget what agents and their operators keep between runs.
 
-The contract has no portable path for a memory (RFC 0080 §B). What is written is never in an answer to the write:
-answers to writes may be kept for a repeated request, and a forgotten entry is in no record.
+The contract has no portable path for a memory (RFC 0080 §B). The answer to a write never has the content: it may be
+kept for a repeated request, and a forgotten entry must be in no record.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`/host/v1/oauth`: a person agrees at an authorization server that runs act for them (OpenWOP RFC 0047).
 
-The browser comes back without a key: what it brings is good once, for the tenant that began. No answer shows a state, a
+The browser comes back without a key: its state is valid once, for the tenant that began. No answer shows a state, a
 code or a token.
 """
 

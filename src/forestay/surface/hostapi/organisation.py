@@ -1,4 +1,4 @@
-"""`/host/v1/agent-packs`, `/host/v1/roster`, `/host/v1/org-chart`: what a tenant's agents are and who works as them."""
+"""`/host/v1/agent-packs`, `/host/v1/roster`, `/host/v1/org-chart`: a tenant's agents and its members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/host/v1/policy/decision`: what the host would decide now, and which rule says so."""
+"""`/host/v1/policy/decision`: what the host would decide now, and by which rule."""
 
 from __future__ import annotations
 

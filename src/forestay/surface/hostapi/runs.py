@@ -1,4 +1,4 @@
-"""`/host/v1/runs`: runs as people look for them, by their words, with what they took and cost."""
+"""`/host/v1/runs`: search runs by their words; results have duration and cost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`/host/v1/sessions/{sessionId}/ui`: what extensions show and ask in a session, for a front end.
+"""`/host/v1/sessions/{sessionId}/ui`: the extensions' output and dialogs in a session, for a front end.
 
-Who holds the stream open is there: `ctx.hasUI` is true for the extensions of that session, and their dialogs wait for
-an answer. Each event of the stream is the whole state, so a front end that draws the last one has missed nothing.
+A reader that holds the stream open counts as present: `ctx.hasUI` is true for the extensions of that session, and their
+dialogs wait for an answer. Each event of the stream is the whole state, so a front end needs only the last one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`/host/v1/sessions`: conversations. A turn is a run; what it says is in the session when the run says it."""
+"""`/host/v1/sessions`: conversations. A turn is a run; its text is in the session as soon as the run has it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`/host/v1/trigger-subscriptions`, `/host/v1/trigger-deliveries`: work that comes in from outside and starts runs.
+"""`/host/v1/trigger-subscriptions`, `/host/v1/trigger-deliveries`: events from outside that start runs.
 
-An event comes in with a key (`:deliver`, a queue) or with a signature (`:ingest`, a webhook). Its answer is sent when
-the event is on disk; its run starts after that.
+An event comes with a key (`:deliver`, a queue) or with a signature (`:ingest`, a webhook). The answer is sent when the
+event is on disk; its run starts after that.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ async def subscribe(host: Host, call: Call, body: NewSubscription) -> Subscribed
 
 
 def _place(made: Subscription) -> str | None:
-    """Where its events are sent; those of a schedule and of a mailbox come by themselves."""
+    """Return the address for its events; None for a schedule and a mailbox, which need none."""
     if made.source == "form":
         return f"/forms/{made.subscription_id}"
     verbs = {"webhook": "ingest", "queue": "deliver"}

@@ -37,7 +37,7 @@ __all__ = ["operations"]
 
 
 def operations(services: Services, served: list[Operation]) -> list[Operation]:
-    """The contract's operations; discovery and the OpenAPI document tell of every operation that is `served`."""
+    """Return the contract's operations; discovery and the OpenAPI document describe every operation in `served`."""
     host = services.host
     return [
         *meta.api.of(meta.Served(services, served)),
@@ -78,4 +78,4 @@ def _seams(host: Host) -> list[Operation]:
     return [operation for family in families for operation in family.api.of(host)]
 
 
-_DESCRIBED = ("openwop", "lafs")  # the others describe themselves, or are pages
+_DESCRIBED = ("openwop", "lafs")  # other contracts have their own document, or none

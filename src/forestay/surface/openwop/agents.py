@@ -1,6 +1,6 @@
-"""The agents of a tenant (OpenWOP RFC 0072, RFC 0074), its roster (RFC 0086) and its org chart (RFC 0087), to read.
+"""Reads the agents of a tenant (OpenWOP RFC 0072, RFC 0074), its roster (RFC 0086) and its org chart (RFC 0087).
 
-Position gives nothing: no operation here, and none that decides about authority, reads a chart.
+A position gives no authority: nothing that decides about authority reads a chart.
 """
 
 from __future__ import annotations
@@ -111,10 +111,10 @@ async def department(host: Host, call: Call, query: DepartmentQuery) -> Responsi
 
 
 def entry(manifest: AgentManifest, members: list[RosterEntry]) -> AgentEntry:
-    """An agent as the inventory shows it, with the members of the roster that work as it."""
+    """Return an agent for the inventory, with the members of the roster that work as it."""
     shape = manifest.memory
     has_shape = shape.scratchpad or shape.conversation or shape.long_term
-    # What an agent knows within a run, and across runs for the long term, is kept; a conversation is not.
+    # The host keeps memory within a run and long-term memory across runs, but no conversation memory.
     missing: list[Dimension] = ["read", "write"] if shape.conversation else []
     return AgentEntry(
         agent_id=manifest.agent_id,

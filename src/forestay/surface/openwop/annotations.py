@@ -1,4 +1,4 @@
-"""Annotations of runs (OpenWOP RFC 0056): what people and agents think of what a run did, beside its log."""
+"""Annotations of runs (OpenWOP RFC 0056): feedback of people and agents on a run, beside its log."""
 
 from __future__ import annotations
 

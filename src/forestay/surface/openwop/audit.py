@@ -1,4 +1,4 @@
-"""Whether the audit log is the one that was signed (OpenWOP auth profiles, `openwop-audit-log-integrity`)."""
+"""Verifies the audit log against its signed checkpoints (OpenWOP auth profiles, `openwop-audit-log-integrity`)."""
 
 from __future__ import annotations
 

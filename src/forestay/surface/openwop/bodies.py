@@ -1,4 +1,4 @@
-"""What the types cannot say of a body, in the words that JSON Schema has for it."""
+"""Constraints of bodies that the types cannot express, as JSON Schema."""
 
 from __future__ import annotations
 

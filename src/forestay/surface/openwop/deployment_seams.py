@@ -1,4 +1,4 @@
-"""The test seam of deployments under `/v1/host/sample/`: it installs versions and moves them as anybody would
+"""The test seam of deployments under `/v1/host/sample/`: installs and moves versions by the production path
 (OpenWOP RFC 0082)."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def transition(host: Host, call: Call, body: DeploymentScenario) -> Deploy
 
 
 async def _promoted(host: Host, call: Call, agent_id: str, version: str, channel: str) -> DeploymentRun:
-    """One step after the other up to `active`; the last one passes the gates."""
+    """Promote a version step by step up to `active`; the last step passes the gates."""
     while True:
         state = {item.version: item.state for item in await host.deployments.listed(call.tenant, agent_id)}.get(version)
         last = state in ("staged", "active", "paused")
@@ -71,7 +71,7 @@ async def _moved(
 
 
 async def _pinned(host: Host, call: Call, agent_id: str, channel: str) -> DeploymentRun:
-    """A run of an agent that a channel gives; a version is promoted there when none is."""
+    """Run the agent of a channel; first promote a version there when it has none."""
     deployed = await host.deployments.listed(call.tenant, agent_id)
     if not any(item.state == "active" and channel in item.channels for item in deployed):
         await _promoted(host, call, agent_id, await _installed(host, call.tenant, agent_id), channel)
@@ -87,7 +87,7 @@ async def _pinned(host: Host, call: Call, agent_id: str, channel: str) -> Deploy
 
 
 async def _installed(host: Host, tenant: str, agent_id: str) -> str:
-    """A version of the agent that nobody has seen; of an agent that is not the seam's own, the newest."""
+    """Install a new version of the seam's own agent and return it; for another agent, return its newest version."""
     try:
         known = await host.directory.versions(tenant, agent_id)
     except Problem:

@@ -1,6 +1,6 @@
-"""Deployments of agents (OpenWOP RFC 0082): which version serves on which channel, and how that changes.
+"""Deployments of agents (OpenWOP RFC 0082): which version serves on which channel, and its transitions.
 
-A transition is a run that passes gates. Who may ask for it is decided, and recorded, there.
+A transition is a run that passes gates. The run decides, and records, whether the caller may request it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def transition(host: Host, call: Call, body: WantedTransition) -> Response
         run_id = made.run_id
     except Problem as problem:
         if run_id is None or problem.details.get("activeRunId") != run_id:
-            raise  # else this very request began it before the host died (K4)
+            raise  # otherwise this very request began the run before the host died (K4)
     settled = await host.deployments.settled(call.tenant, run_id)
     headers = {"Location": f"/v1/runs/{run_id}"}
     if settled.record is None:

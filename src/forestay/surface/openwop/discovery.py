@@ -29,7 +29,7 @@ _INTERRUPTS = {
     "core.clarificationGate": "clarification.request",
     "core.conversationGate": "conversation.exchange",
 }
-# What of the family `agents` is wired, by the node type that does it.
+# The members of the family `agents`, by the node type that provides them.
 _AGENT_FAMILIES = {
     "orchestrator": "core.orchestrator.supervisor",
     "dispatch": "core.dispatch",
@@ -37,12 +37,15 @@ _AGENT_FAMILIES = {
 }
 _EXECUTION_MODEL = 2  # handoffs (RFC 0037), confidence floor and memory of sub-runs (RFC 0039)
 _MAJOR = int(ENGINE_VERSION.partition(".")[0])
-_ENGINES = {"min": _MAJOR, "max": _MAJOR}  # an engine plays the versions of its own major number
+_ENGINES = {"min": _MAJOR, "max": _MAJOR}  # an engine runs the versions of its own major number
 
 
 async def capabilities(services: Services, operations: Set[str]) -> dict[str, Any]:
-    """Every family stands at the root (RFC 0073); one that is not wired, or not wholly as the contract means it, is
-    absent: webhooks are retried, but they are no trigger subscriptions, so they are not `durable`."""
+    """Return the capability document: every wired family stands at the root (RFC 0073).
+
+    A family that is not wired, or not fully as the contract means it, is absent. For example, webhooks are retried, but
+    they are no trigger subscriptions, so they are not `durable`.
+    """
     nodes = set(services.host.runs.node_types)
     limits = services.host.runs.limits
     envelopes = sorted(envelope for node, envelope in _INTERRUPTS.items() if node in nodes)
@@ -66,7 +69,7 @@ async def capabilities(services: Services, operations: Set[str]) -> dict[str, An
     own = {"nodeTypes": sorted(nodes), "requestsAtOnce": services.load.most("requests"), **_streams(operations)}
     found["extensions"] = {"forestay": own}
     _add_wired(found, operations, nodes, services.host.triggers.subscriptions.driven)
-    if services.host.runs.replays_ask and "multiAgent" in found:  # a part of RFC 0041, so it is not `supported`
+    if services.host.runs.replays_ask and "multiAgent" in found:  # only a part of RFC 0041, so it is not `supported`
         determinism = {"supported": False, "refusalDivergenceEmission": True}
         found["multiAgent"]["executionModel"]["replayDeterminism"] = determinism
     if "audit.verify" in operations:
@@ -96,7 +99,7 @@ def _audit(key: PublicKey) -> dict[str, Any]:
 
 
 async def _fixtures(services: Services) -> list[str]:
-    """The conformance workflows that are loaded for every tenant and do what they say (W23)."""
+    """Return the conformance workflows that are loaded for every tenant and do what they describe (W23)."""
     host = services.host
     known = {stored.document["id"]: stored.document for stored in await host.runs.stored_workflows("")}
     asks = host.runs.replays_ask
@@ -173,7 +176,7 @@ def _add_wired(found: dict[str, Any], operations: Set[str], nodes: Set[str], sou
 
 
 def _organised(operations: Set[str], sources: Sequence[str]) -> dict[str, Any]:
-    """The families of `agents` that are endpoints; each tenant has its own agents, members and chart."""
+    """Return the families of `agents` that have endpoints; each tenant has its own agents, members and chart."""
     found: dict[str, Any] = {}
     if "agents.inventory" in operations:
         found["manifestRuntime"] = {"supported": True, "handoffValidation": True, "installScope": "tenant"}

@@ -1,4 +1,4 @@
-"""The test seam of evaluations under `/v1/host/sample/`: a suite of simple tasks (OpenWOP RFC 0081)."""
+"""The test seam of evaluations under `/v1/host/sample/`: evaluates an agent with simple tasks (OpenWOP RFC 0081)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluations of agents (OpenWOP RFC 0081): a run with `mode: eval`, and what it found."""
+"""Evaluations of agents (OpenWOP RFC 0081): a run with `mode: eval`, and its scorecard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ api = Operations[Host](scopes=("runs:read",), tag="evaluations")
 
 
 class EvalOptions(msgspec.Struct, frozen=True, rename="camel"):
-    """What `configurable` says of an evaluation; the other keys are not its own."""
+    """The keys of `configurable` that concern an evaluation; other keys are ignored."""
 
     eval_modes: tuple[EvalMode, ...] = ()
     eval_trials: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -31,7 +31,7 @@ async def summary(host: Host, call: Call) -> dict[str, Any]:
 
 
 async def begin(host: Host, call: Call, body: CreateRun) -> RunCreated:
-    """Start the evaluation that a request with `mode: eval` asks for."""
+    """Start the evaluation of a request with `mode: eval`."""
     if not body.eval_suite_ref or not body.agent_id:
         missing = "evalSuiteRef" if not body.eval_suite_ref else "agentId"
         raise Problem("schema_mismatch", f"An evaluation needs `{missing}`.", at=f"$.{missing}")

@@ -1,4 +1,4 @@
-"""The events of a run: streamed, polled (OpenWOP §1.9, W8)."""
+"""The events of a run, as a stream or by long poll (OpenWOP §1.9, W8)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def stream(services: Services, call: Call, query: StreamQuery) -> Response
         events = await runs.events(run_id, tenant, start, _PAGE)
         standing = await runs.get_run(run_id, tenant)
         return EventPage(events=events, is_complete=standing.status in TERMINAL and len(events) < _PAGE)
-    notices = await services.host.annotations.watch(run_id, tenant)  # of a run that is not there a 404, no empty stream
+    notices = await services.host.annotations.watch(run_id, tenant)  # an unknown run is a 404, no empty stream
     return call.stream(
         frames(
             beside(runs.follow(run_id, tenant, start), notices),
@@ -74,7 +74,7 @@ async def poll(services: Services, call: Call, query: PollQuery) -> EventPage:
         await asyncio.wait({waiting, closing}, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
             raise Problem("unavailable", "The host is shutting down.", retry_after_ms=5_000)
-        services.keys.caller(call.caller.key_id)  # it may have been revoked while we waited
+        services.keys.caller(call.caller.key_id)  # the key may have been revoked while we waited
         return waiting.result()
     finally:
         waiting.cancel()
@@ -82,7 +82,7 @@ async def poll(services: Services, call: Call, query: PollQuery) -> EventPage:
 
 
 def _resume_at(last_event_id: str | None) -> int:
-    """The sequence after `Last-Event-ID`; our ids are sequences."""
+    """Return the sequence after `Last-Event-ID`; our ids are sequences."""
     if not last_event_id:
         return 0
     if not _SEQUENCE.fullmatch(last_event_id):
@@ -96,6 +96,6 @@ def _resume_at(last_event_id: str | None) -> int:
 
 
 def _wants_json(accept: str) -> bool:
-    """JSON instead of a stream only for a caller that names it and does not name a stream."""
+    """Whether to send JSON instead of a stream: only if the caller names JSON and no stream."""
     names = {item.partition(";")[0].strip().lower() for item in accept.split(",")}
     return EVENTS not in names and bool(names & {JSON, LAFS})

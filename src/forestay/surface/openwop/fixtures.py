@@ -1,7 +1,7 @@
 """The contract's workflows that this host runs as their descriptions say (W23).
 
-A name stands here because `tests/contracts/openwop/test_fixtures.py` drives it against a running host, over HTTP, with
-nothing put in that a client could not put in. What the host does not do, or does otherwise, is in the rules page.
+`tests/contracts/openwop/test_fixtures.py` drives every name here against a running host, over HTTP, with only what a
+client can send. The rules page lists what the host does not do, or does differently.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DONE = frozenset(
         "subworkflow-parent version-fold wasm-pack-memory-cap-breach wasm-pack-roundtrip"
     ).split()
 )
-# These need what the test seams open: an agent, a model or a message that plays what the test wrote down.
+# These need the test seams: an agent, a model or a message that plays what the test wrote down.
 _WITH_SEAMS = frozenset(
     f"conformance-{name}"
     for name in (
@@ -40,11 +40,11 @@ _WITH_SEAMS = frozenset(
 )
 
 
-# As those with seams, under names of their own.
+# These need the test seams too, under names of another form.
 _SMOKE = frozenset({"openwop-smoke-byok-roundtrip", "openwop-smoke-cost-emit"})
 
 
-# And this one needs a host whose replays ask models again.
+# This one also needs a host whose replays ask models again.
 _ASKING = frozenset({"conformance-phase4-replay-divergence"})
 
 
@@ -56,7 +56,7 @@ def is_done(workflow_id: str, *, seams: bool, asks: bool = False) -> bool:
 
 
 class Needs(NamedTuple):
-    """What a workflow needs beside its node types to do what it says."""
+    """What a workflow needs, beside its node types, to do what it describes."""
 
     tools: frozenset[str]  # of MCP servers
     secrets: frozenset[str]
@@ -65,7 +65,7 @@ class Needs(NamedTuple):
 
 
 def needs(document: dict[str, Any]) -> Needs:
-    """What a workflow calls, and what its metadata says that it requires."""
+    """Return what a workflow calls, and what its metadata requires."""
     configs = [node["config"] for node in document["nodes"]]
     calls = [config.get("mcp") for config in configs]
     said = document["metadata"]

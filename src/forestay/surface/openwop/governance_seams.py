@@ -139,14 +139,14 @@ async def _sample_member(host: Host, call: Call) -> str:
 
 
 def _short(host: Host) -> dict[str, Any]:
-    """A budget that the question passes: of cost where the operator gave the mock model a price, else of tokens."""
+    """Return a budget that the question exceeds: of cost if the mock model has a price, else of tokens."""
     cost = host.budgets.cost(_MODEL, _TOKENS, 0)
     limit: dict[str, Any] = {"maxTokens": _TOKENS // 2} if not cost else {"maxCostUsd": cost / 2_000_000}
     return {**limit, "thresholdPercent": 50}
 
 
 async def _run(host: Host, call: Call, document: dict[str, Any], **request: Any) -> RunSnapshot:
-    """Store a seam's workflow for the caller's tenant and run it to its end."""
+    """Store a seam's workflow for the caller's tenant, run it and wait for its end."""
     await host.runs.put_workflow(document, tenant=call.tenant)
     wanted = CreateRun(workflow_id=document["id"], **request)
     made = await host.runs.create_run(wanted, call.tenant, call.caller.principal, trusted=True)

@@ -1,4 +1,4 @@
-"""Open questions of a run, and answering them by token or by node (OpenWOP §1.1, §1.8, W7)."""
+"""The open questions of a run, and their answers by token or by node (OpenWOP §1.1, §1.8, W7)."""
 
 from __future__ import annotations
 

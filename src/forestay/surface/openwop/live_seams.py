@@ -1,5 +1,5 @@
 """The test seam of the live runtime under `/v1/host/sample/`: an agent as a run's root, in a node or in a
-conversation, with a model whose answers are written down (OpenWOP RFC 0077)."""
+conversation, with a model that plays given answers (OpenWOP RFC 0077)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host says of itself: discovery, health."""
+"""What the host says about itself: discovery and health."""
 
 from __future__ import annotations
 

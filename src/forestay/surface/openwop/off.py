@@ -1,4 +1,4 @@
-"""Families of the contract that are not wired here: known, and answered with 501 (W15)."""
+"""Families of the contract that this host does not provide: it answers them with 501 (W15)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATTERNS = {family: re.compile(pattern, re.DOTALL) for family, pattern in _FAMI
 
 
 def unmatched(request: Request) -> Problem:
-    """What a path means that no operation has: a family that is off, or nothing."""
+    """Return the problem of a path without an operation: a family that is off, or nothing."""
     path: str = request.scope["path"]
     for family, pattern in _PATTERNS.items():
         if pattern.fullmatch(path):

@@ -1,5 +1,5 @@
-"""The test seams of calls out under `/v1/host/sample/`: each is a run whose node sends a request (OpenWOP RFC 0047,
-0076 §B, 0079). What a receiver saw, it saw on a socket."""
+"""The test seams of calls out under `/v1/host/sample/`: each is a run whose node sends a request to a real socket
+(OpenWOP RFC 0047, 0076 §B, 0079)."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def code_roundtrip(host: Host, call: Call, body: CodeRoundtrip) -> CodeExc
 
 
 async def _sent(host: Host, call: Call, url: str, config: dict[str, Any]) -> tuple[str, list[RunEvent]]:
-    """A run of one node that sends a request, to its end."""
+    """Run one node that sends a request; return the run and its events."""
     config = {"url": url, **config}
     node = {**STEP["nodes"][0], "id": "fetch", "typeId": "core.http", "config": config}
     name = canonical.digest(config).removeprefix("sha256:")[:16]

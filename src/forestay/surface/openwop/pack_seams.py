@@ -1,4 +1,4 @@
-"""The test seam of packs under `/v1/host/sample/`: the gate that a pack passes when it is loaded (OpenWOP RFC 0076)."""
+"""The test seam of packs under `/v1/host/sample/`: the gate that every loaded pack passes (OpenWOP RFC 0076)."""
 
 from __future__ import annotations
 

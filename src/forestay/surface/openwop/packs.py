@@ -1,4 +1,4 @@
-"""The agent packs of a tenant (OpenWOP RFC 0003): what it installed, and its agents as a pack may hold them."""
+"""The agent packs of a tenant (OpenWOP RFC 0003): the installed packs, and an export of its agents as a pack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library of prompt templates (OpenWOP RFC 0027, RFC 0028): to read, to change, and to fill without a model."""
+"""The library of prompt templates (OpenWOP RFC 0027, RFC 0028): read, change, and render without a model."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Invariants:
 - S2  A batch is sent at once when it holds a suspension or the end of the run, or the stream closes.
 - S3  Something is sent at least every 15 seconds.
 - S4  The stream closes after the run's terminal event, shown or not.
-- S5  An annotation is told when it is made, to who sees updates. It is no event: it has no id to go on from.
+- S5  An annotation is sent when it is made, to streams that show updates. It is no event: it has no id to resume from.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MESSAGES = frozenset(
     }
 )
 _STREAMED_TEXT = frozenset({"output.chunk", "agent.reasoning.delta"})
-# The contract's families of events, without `lease` and `log`, which are the engine's own business.
+# The contract's families of events, without `lease` and `log`, which are internal to the engine.
 _FAMILIES = frozenset(
     "run node approval clarification interrupt channel artifact workflow cap replay agent provider prompt model "
     "envelope eval deployment roster tool egress trigger budget runOrchestrator conversation memory commitment "
@@ -46,7 +46,7 @@ Snapshot = Callable[[], Awaitable[RunSnapshot]]
 
 
 def parse_modes(text: str) -> tuple[str, ...]:
-    """The modes of `?streamMode=`: one, or a comma list; `values` stands alone."""
+    """Return the modes of `?streamMode=`: one, or a comma list; `values` stands alone."""
     modes = tuple(dict.fromkeys(item.strip() for item in text.split(",")))
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown or ("values" in modes and len(modes) > 1):
@@ -56,7 +56,7 @@ def parse_modes(text: str) -> tuple[str, ...]:
 
 
 def admitting(modes: tuple[str, ...], type: str) -> str | None:
-    """The first of `modes` that shows events of this type (S1)."""
+    """Return the first of `modes` that shows events of this type, or None (S1)."""
     return next((mode for mode in modes if _admits(mode, type)), None)
 
 
@@ -65,7 +65,7 @@ def _admits(mode: str, type: str) -> bool:
         return True
     if mode == "messages":
         return type in _MESSAGES
-    # A vendor's events and internal ones are for debuggers; `values` sees a node start, `updates` does not.
+    # Only `debug` shows a vendor's and internal events; `values` shows a node's start, `updates` does not.
     if type.split(".", 1)[0] not in _FAMILIES or type in _STREAMED_TEXT:
         return False
     return type not in _QUIET or (mode == "values" and type == "node.started")
@@ -79,7 +79,7 @@ async def frames(
     snapshot: Snapshot | None = None,
     keepalive: float = KEEPALIVE_SECONDS,
 ) -> AsyncGenerator[bytes, None]:
-    """The bytes of a stream. `snapshot` makes it one of states instead of events (mode `values`)."""
+    """Yield the bytes of a stream; with `snapshot`, of states instead of events (mode `values`)."""
     loop = asyncio.get_running_loop()
     writer = _Writer(modes, buffer_ms / 1000)
     seen = -1
@@ -115,7 +115,7 @@ async def frames(
 
 
 class _Writer:
-    """Events as frames: one by one, or a batch that is due `window` seconds after its first event."""
+    """Writes events as frames: one by one, or as a batch that is due `window` seconds after its first event."""
 
     def __init__(self, modes: tuple[str, ...], window: float) -> None:
         self._modes = modes
@@ -125,7 +125,7 @@ class _Writer:
         self.due = float("inf")
 
     def add(self, event: RunEvent, now: float) -> bytes:
-        """The frame to send now: none while a batch is open, the whole batch when it may not wait (S2)."""
+        """Return the frame to send now: none while a batch is open, the whole batch when it must not wait (S2)."""
         mode = admitting(self._modes, event.type)
         single = len(self._modes) == 1
         name = _name(event, mode) if single else str(mode)
@@ -141,7 +141,7 @@ class _Writer:
         return b""
 
     def notice(self, annotation: Annotation) -> bytes:
-        """The frame of an annotation (S5)."""
+        """Return the frame of an annotation (S5)."""
         shown = any(mode in ("updates", "debug") for mode in self._modes)
         return frame(_encode(annotation), "run.annotated") if shown else b""
 
@@ -155,7 +155,7 @@ def _name(event: RunEvent, mode: str | None) -> str:
 
 
 def _body(event: RunEvent, mode: str | None) -> Any:
-    """The event; a model's text in `messages` mode also has its payload's fields at the top, where readers look."""
+    """Return the event; in `messages` mode a model's text also has its payload's fields at the top level."""
     if _name(event, mode) == event.type:
         return event
     body = msgspec.to_builtins(event)

@@ -1,5 +1,5 @@
-"""Test seams under `/v1/host/sample/`: only with the explicit flag, only for callers with a key, only through
-production code (OpenWOP §2)."""
+"""Test seams under `/v1/host/sample/`: they need the explicit flag and a key, and use production code only
+(OpenWOP §2)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def events(host: Host, call: Call, query: SeamQuery) -> SeamEvents:
     except Problem as problem:
         if problem.key != "not_found":
             raise
-        found = []  # a probe asks for a run that is not there, to see whether the seam is
+        found = []  # a probe asks for an unknown run, to learn whether the seam exists
     return SeamEvents(events=[event for event in found if _wanted(event, query)])
 
 

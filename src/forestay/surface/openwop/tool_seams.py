@@ -1,4 +1,4 @@
-"""The test seams of tools under `/v1/host/sample/`: a call is a run, its pair of events is read from the run's log
+"""The test seams of tools under `/v1/host/sample/`: a call is a run, and its pair of events comes from the run's log
 (OpenWOP RFC 0064, RFC 0078)."""
 
 from __future__ import annotations

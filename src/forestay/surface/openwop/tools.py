@@ -1,7 +1,7 @@
 """The tool catalogue (OpenWOP RFC 0078): every tool that the caller may use, of every source, as one kind of record.
 
-It describes and never calls. A tool that the caller cannot use is not there: tools are the operator's, a run that calls
-them must be allowed, and what policy denies is left out.
+It describes tools and never calls one. It omits tools that the caller cannot use: tools belong to the operator's
+tenant, the caller must be allowed to start runs, and policy must not deny the tool.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ api = Operations[Host](scopes=("manifest:read",), tag="tools")
 Source = Literal["node-pack", "workflow", "mcp", "connector", "host-extension"]
 SafetyTier = Literal["pure", "read", "write", "exec"]
 _INVOKE = "runs:create"
-# A source that is not named here is part of the host.
+# Every other source is part of the host.
 _SOURCES: dict[str, Source] = {"workflow": "workflow", "mcp": "mcp"}
 _TIERS: dict[EffectClass, SafetyTier] = {"pure": "pure", "read": "read", "write": "write", "unsafe": "exec"}
 Posture = Literal["none", "safe-fetch", "host-mediated", "host-owned"]
@@ -69,7 +69,7 @@ async def _offered(host: Host, call: Call) -> list[ToolDescriptor]:
 
 
 def describe(tool: Tool, decision: Decision) -> ToolDescriptor:
-    """A tool in the contract's words. Only what the host itself runs can be `exec` (RFC 0069)."""
+    """Return the contract's descriptor of a tool. Only a tool that the host itself runs can be `exec` (RFC 0069)."""
     source = _SOURCES.get(tool.source, "host-extension")
     tier = _TIERS[tool.effect]
     return ToolDescriptor(
@@ -87,7 +87,7 @@ def describe(tool: Tool, decision: Decision) -> ToolDescriptor:
 
 
 def _replay(tool: Tool) -> Literal["deterministic", "idempotent", "non-deterministic"]:
-    """Results are recorded in any case; this says what a call that is made again would do."""
+    """Return what a repeated call would do; its results are recorded in any case."""
     if tool.effect == "pure":
         return "deterministic"
     return "idempotent" if tool.takes_key else "non-deterministic"

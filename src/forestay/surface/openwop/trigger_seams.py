@@ -12,7 +12,7 @@ from forestay.surface.openwop.governance_seams import STEP
 from forestay.surface.operations import Body, Call, Operations, Result
 
 api = Operations[Host](tag="seams", scopes=("runs:create",))
-# A run of it needs what the event of the scenario `exhaust` does not bring.
+# It requires an input that the event of the scenario `exhaust` does not have.
 _DEMANDING: dict[str, Any] = {
     **STEP,
     "id": "sample-demanding",
@@ -20,7 +20,7 @@ _DEMANDING: dict[str, Any] = {
 }
 
 
-_NEVER = "0 0 29 2 *"  # what a schedule of the seam would tick at; the event is offered here
+_NEVER = "0 0 29 2 *"  # the schedule never needs to fire: the seam offers the event itself
 
 
 class TriggerScenario(Body, frozen=True):

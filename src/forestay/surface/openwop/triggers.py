@@ -1,4 +1,4 @@
-"""Trigger subscriptions as the contract shows them (OpenWOP RFC 0083, W26); making them is the host's own API."""
+"""Trigger subscriptions as the contract shows them (OpenWOP RFC 0083, W26); the host's own API makes them."""
 
 from __future__ import annotations
 

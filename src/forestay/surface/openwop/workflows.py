@@ -27,7 +27,7 @@ class Workflows(View, frozen=True):
 
 
 def _condition(call: Call) -> Condition | None:
-    """What the request asks of the latest revision (RFC 9110 §13.1); None when it asks nothing."""
+    """Return the request's precondition on the latest revision (RFC 9110 §13.1), or None."""
     wanted, unwanted = call.request.headers.get("if-match"), call.request.headers.get("if-none-match")
     if wanted is None and unwanted is None:
         return None
