@@ -166,7 +166,7 @@ class Connection:
             if cursor is None:
                 return
         raise Problem(
-            "server_failed", f"The list of {what} of {self._name} has more than {MAX_PAGES} pages.", server=self._name
+            "server_failed", f"The answer to {what} of {self._name} has more than {MAX_PAGES} pages.", server=self._name
         )
 
     async def call(self, definition: Definition, arguments: dict[str, Any], *, seconds: float) -> types.CallToolResult:

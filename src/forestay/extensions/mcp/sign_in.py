@@ -40,9 +40,7 @@ MOST_QUESTIONS = 5
 M = TypeVar("M", bound=BaseModel)
 _ADDRESS = {"type": "string", "minLength": 1, "maxLength": 8192, "description": "the address that the browser ends at"}
 _SCHEMA = {"type": "object", "properties": {"address": _ADDRESS}, "required": ["address"]}
-logging.getLogger("mcp.client.auth.oauth2").addHandler(
-    logging.NullHandler()
-)  # a failure is reported as the call's Problem
+logging.getLogger("mcp.client.auth.oauth2").addHandler(logging.NullHandler())  # failures become the call's Problem
 
 
 class SignIn(OAuthClientProvider):
