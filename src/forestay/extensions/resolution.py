@@ -90,7 +90,7 @@ def resolve(
 
 
 def _either(one: Need, other: Need) -> Need:
-    """Return the union of two needs: if one side has no limit, neither has the union."""
+    """Return the union of two needs: where one side has no limit, the union has none."""
     return Need(
         one.capability,
         _wider(one.methods, other.methods),
