@@ -110,7 +110,7 @@ export function checkMcpServer(name: any, entry: any): void {
   checkName(where, name);
   if (!isObject(entry)) fail(where, `the entry is ${kindOf(entry)}`, "Give an object with a command or a url, as in .mcp.json.");
   for (const key of ["command", "cwd", "url"]) checkText(where, entry, key, false);
-  if ((entry.command === undefined) === (entry.url === undefined)) fail(where, "the entry needs either `command` or `url`", "Give one of the two.");
+  if ((entry.command === undefined) === (entry.url === undefined)) fail(where, "the entry needs exactly one of `command` and `url`", "Give one of the two.");
   if (entry.args !== undefined && !isArray(entry.args)) fail(where, `\`args\` is ${kindOf(entry.args)}`, "Give an array of strings.");
   for (const key of ["env", "headers"]) {
     if (entry[key] !== undefined && !isObject(entry[key])) fail(where, `\`${key}\` is ${kindOf(entry[key])}`, "Give an object of strings.");
