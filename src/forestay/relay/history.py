@@ -236,7 +236,7 @@ class SessionHistories:
         if head >= MOST_RECORDS:
             raise Problem(
                 "payload_too_large",
-                "This session has too many records to be shown on a page.",
+                "This session is too large to be shown on a page.",
                 records=head + 1,
                 limit=MOST_RECORDS,
                 fix=f"Read its records in the ledger: {_stream(session_id)}.",
