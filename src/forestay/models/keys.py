@@ -107,7 +107,7 @@ def _printed(source: KeySource) -> str:
         told = f"`{shlex.join(source.command)}` cannot be started."
         raise Problem("provider_unauthenticated", told, source=source.label, reason=str(error)[:200]) from error
     if done.returncode != 0:
-        told = f"`{shlex.join(source.command)}` gave no key: its exit code is {done.returncode}."
+        told = f"`{shlex.join(source.command)}` gave no key: it ended with {done.returncode}."
         raise Problem(
             "provider_unauthenticated", told, source=source.label, fix="Run the command yourself to see its error."
         )

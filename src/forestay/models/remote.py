@@ -117,7 +117,7 @@ class Remote:
         if count is None:
             raise Problem(
                 "capability_not_provided",
-                f"{self._wire.endpoint.provider} has no request that counts tokens.",
+                f"{self._wire.endpoint.provider} does not count tokens for others.",
                 fix="Use `count_tokens`.",
             )
         await self._authorised()
