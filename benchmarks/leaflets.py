@@ -2,8 +2,8 @@
 """Four leaflets and questions about them in other words, written after the thesaurus was finished.
 
 They measure what the thesaurus finds in texts that it was not written for: a coffee machine, a village library, a
-rented flat, a tool that keeps versions of files. The handbook's facts are searched with them. They did not influence any word
-or weight. No question shares a word with the line that answers it (`tests/relay/test_retrieval.py` checks it).
+rented flat, a tool that keeps versions of files. The handbook's facts are searched with them. They did not influence
+any word or weight. No question shares a word with the line that answers it (`tests/relay/test_retrieval.py` checks it).
 """
 
 from __future__ import annotations
