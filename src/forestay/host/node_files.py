@@ -57,7 +57,7 @@ async def load_nodes(
         why = "changed since it was trusted" if standing.state == "changed" else "is not trusted yet"
         raise Problem(
             "folder_untrusted",
-            f"This project brings node types of its own (Python runs with your rights), and {named} {why}.",
+            f"This project has its own node types (Python files run with your rights), and {named} {why}.",
             files=list(paths),
             fix=f"Look at the code, then run `{TRUST}`, or start with `forestay up --trust`.",
         )

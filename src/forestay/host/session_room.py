@@ -23,7 +23,7 @@ from forestay.kernel import Problem, one_line, printable
 
 GRACE_SECONDS = 15.0
 NOTICES, DIALOGS, PLACES = 20, 10, 20
-"""How many notices and dialogs of one extension between two messages of the person, and places at one time."""
+"""The limits of one extension: notices and dialogs between two messages of the person, places at one time."""
 LINES, WIDTH, OPTIONS, DRAFT = 20, 400, 50, 100_000
 NARROWEST, WIDEST = 20, WIDTH
 _KEPT_NOTICES = 50

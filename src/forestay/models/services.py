@@ -24,7 +24,7 @@ OLLAMA_WINDOW = 4_096
 
 
 class NamedService(msgspec.Struct, frozen=True):
-    """What a short name stands for: `wire` is the protocol, `variable` holds the key. Without it no key is sent."""
+    """The service behind a short name: `wire` is the protocol, `variable` holds the key. Without it no key is sent."""
 
     title: str
     wire: str

@@ -79,7 +79,7 @@ def gist(words: Iterable[str]) -> Gist | None:
         if step:
             sums[step] += lane  # a negative step counts from the end
     total = sum(step * sums[step] for step in range(1, _MOST + 1))
-    # 62 - x stands for the opposite of x, so that nothing falls below 0 on the way.
+    # 62 - x represents -x, so that no intermediate result falls below 0.
     below = sum(step * sums[-step] for step in range(1, _MOST + 1))
     total += 2 * MIDDLE * -sum(step for step in steps if step < 0) * known.ones - below
     made = array("H")

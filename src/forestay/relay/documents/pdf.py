@@ -10,7 +10,7 @@ from pypdf.errors import PyPdfError
 
 from forestay.relay.documents.kinds import Unreadable
 
-# A word that was cut at the end of a line; a capital or a digit behind the hyphen belongs to a word that has one.
+# The cut in a word at the end of a line. Before a capital or a digit, the hyphen belongs to the word and stays.
 _CUT = re.compile(r"(?<=[a-zà-öø-ÿ])[-\u00ad]\n(?=[a-zà-öø-ÿ])")
 
 
