@@ -48,8 +48,8 @@ from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
 from forestay.host.routed_model import RoutedModel
 from forestay.host.session_turns import SessionTurns
+from forestay.host.telemetry import Tracing
 from forestay.host.tools import HostTools, RunApprovals
-from forestay.host.tracing import Tracing
 from forestay.kernel import OPERATOR, Agents, Clock, Ids, Ledger, Problem
 from forestay.models import Model
 from forestay.relay import MAX_SESSIONS_PER_APP, Memories, Relay, Session

@@ -7,6 +7,7 @@ from forestay.face import face
 if TYPE_CHECKING:
     from forestay.relay.documents.kinds import Converted, charset_of, document_kind
     from forestay.relay.documents.kinds import Kind as DocumentKind
+    from forestay.relay.envelope import pack
     from forestay.relay.evaluation import CUTS, Evaluation, questions_of
     from forestay.relay.facts import view
     from forestay.relay.guard import OPERATIONS, ROLES, Role, role_decision
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from forestay.relay.memory_index import FoundEntry
     from forestay.relay.memory_table import MemoryTable
     from forestay.relay.meters import Meters
-    from forestay.relay.packing import pack
     from forestay.relay.ranking import rank
     from forestay.relay.reasons import Reason
     from forestay.relay.relay import MAX_SESSIONS_PER_APP, Relay

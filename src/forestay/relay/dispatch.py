@@ -23,10 +23,9 @@ from forestay.kernel import Draft, Problem, canonical
 from forestay.models import Message, Model, Params, Reserving, ToolCall, ToolSpec, halves, joined, paired, whole
 from forestay.relay import drift, window
 from forestay.relay.continuation import Flow, Seam, Structure, is_wall, safe_cut
-from forestay.relay.envelope import envelope
+from forestay.relay.envelope import Packed, envelope
 from forestay.relay.extract import units
 from forestay.relay.facts import Batch, batches
-from forestay.relay.packing import Packed
 from forestay.relay.report import completed, report_of
 from forestay.relay.types import QualityReport, Stop, StreamEvent
 from forestay.relay.warm import WINDOW, Dispatch, pack_text

@@ -21,8 +21,7 @@ import blake3
 import msgspec
 
 from forestay.models import words
-from forestay.relay.entities import first_entity, relation
-from forestay.relay.extract import Kind, units
+from forestay.relay.extract import Kind, first_entity, relation, units
 from forestay.relay.guard import clean
 
 GENESIS = bytes(32)

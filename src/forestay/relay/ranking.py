@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from forestay.models import STOP, alike, answering, further, gist, related, words
-from forestay.relay.entities import entities
+from forestay.relay.extract import entities
 from forestay.relay.facts import QUARANTINE_FACTOR, Fact
 from forestay.relay.lines import Found, by_speaker, dates, in_context, in_one_text, in_order
 from forestay.relay.meaning import NOWHERE, Near, add_meaning, stands_in, without_speakers

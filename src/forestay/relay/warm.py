@@ -20,7 +20,7 @@ import msgspec
 
 from forestay.models import STOP, joined, words
 from forestay.relay.drift import rate
-from forestay.relay.entities import claim
+from forestay.relay.extract import claim
 from forestay.relay.facts import GENESIS, TAKEN_BACK, Batch, Fact, facts_of, mark_talk
 from forestay.relay.guard import Role
 from forestay.relay.index import Index

@@ -1,25 +1,147 @@
-"""What the host did, in numbers: one registry, filled from the ledger's commits and the models' answers.
+"""What the host tells about its work: numbers for Prometheus, and spans for OpenTelemetry where the settings ask for it.
 
-Labels are words of the code (statuses, capabilities, outcomes, configured models): never text of a caller, so that
-nobody can make the registry grow.
+One registry is filled from the ledger's commits and the models' answers. Its labels are words of the code (statuses,
+capabilities, outcomes, configured models), never text of a caller, so nobody can make the registry grow.
+
+Names and attributes of spans are OpenTelemetry's, for HTTP and for generative AI. A span holds names, counts and
+outcomes, never a prompt, an answer or an argument. Without spans nothing of OpenTelemetry is imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import aclosing
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Any, Literal, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from forestay.host.cost_attributes import cost_of
-from forestay.host.tracing import Tracing
-from forestay.kernel import Ledger, Record
+from forestay.kernel import Ledger, Problem, Record, Telemetry, redact_text
 from forestay.models import DEFAULT_PARAMS, Deltas, Message, OpenModel, Params, ToolSpec
 from forestay.relay import Relay
-from forestay.runs import TERMINAL_EVENTS, Runs
+from forestay.runs import TERMINAL_EVENTS, Execution, NodeType, Runs
+
+Kind = Literal["server", "client", "internal"]
+
+
+class Span(Protocol):
+    """One piece of work that is under way."""
+
+    def set(self, attributes: Mapping[str, Any]) -> None: ...
+
+    def fail(self, error: BaseException) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class _NoSpan:
+    def set(self, attributes: Mapping[str, Any]) -> None:
+        pass
+
+    def fail(self, error: BaseException) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+_NOTHING = _NoSpan()
+
+
+class Tracing:
+    """No tracing: every span is the same nothing."""
+
+    active = False
+
+    def begin(self, name: str, *, kind: Kind = "internal", parent: str | None = None) -> Span:
+        """A span that its caller ends; children are found through `span` alone."""
+        return _NOTHING
+
+    @contextmanager
+    def span(self, name: str, *, kind: Kind = "internal", parent: str | None = None) -> Iterator[Span]:
+        """A span that is current while the block runs; `parent` is a `traceparent`."""
+        yield _NOTHING
+
+    def close(self) -> None:
+        """Send what waits."""
+
+
+class OtelTracing(Tracing):
+    """Spans through an OpenTelemetry tracer provider."""
+
+    active = True
+
+    def __init__(self, provider: Any) -> None:
+        from opentelemetry import trace
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._provider = provider
+        self._trace = trace
+        self._tracer = provider.get_tracer("forestay")
+        self._propagator = TraceContextTextMapPropagator()
+
+    def begin(self, name: str, *, kind: Kind = "internal", parent: str | None = None) -> Span:
+        return _OtelSpan(self._start(name, kind, parent), self._trace)
+
+    @contextmanager
+    def span(self, name: str, *, kind: Kind = "internal", parent: str | None = None) -> Iterator[Span]:
+        raw = self._start(name, kind, parent)
+        made = _OtelSpan(raw, self._trace)
+        with self._trace.use_span(raw, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+            try:
+                yield made
+            except Exception as error:
+                made.fail(error)
+                raise
+
+    def _start(self, name: str, kind: Kind, parent: str | None) -> Any:
+        context = self._propagator.extract({"traceparent": parent}) if parent is not None else None
+        return self._tracer.start_span(name, context=context, kind=getattr(self._trace.SpanKind, kind.upper()))
+
+    def close(self) -> None:
+        self._provider.shutdown()
+
+
+class _OtelSpan:
+    def __init__(self, span: Any, trace: Any) -> None:
+        self._span = span
+        self._trace = trace
+
+    def set(self, attributes: Mapping[str, Any]) -> None:
+        self._span.set_attributes(attributes)
+
+    def fail(self, error: BaseException) -> None:
+        """What kind of failure; its text may hold what a person wrote, and stays out."""
+        kind = error.key if isinstance(error, Problem) else type(error).__name__
+        self._span.set_attribute("error.type", kind)
+        self._span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
+
+    def end(self) -> None:
+        self._span.end()
+
+
+def open_tracing(settings: Telemetry) -> Tracing:
+    """What the configuration asks for."""
+    if settings.traces == "off":
+        return Tracing()
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise Problem(
+            "config_invalid",
+            "Traces are asked for, and OpenTelemetry is not installed.",
+            at="telemetry.traces",
+            fix="Run `pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http`, "
+            "or set telemetry.traces to off.",
+        ) from error
+    provider = TracerProvider(resource=Resource.create({"service.name": settings.service_name}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return OtelTracing(provider)
+
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _COMMITS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -171,3 +293,47 @@ class WatchedModel:
 
     async def aclose(self) -> None:
         await self._model.aclose()
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "openwop.cost.tokens.input": int,
+    "openwop.cost.tokens.output": int,
+    "openwop.cost.tokens.total": int,
+    "openwop.cost.usd": (int, float),
+    "openwop.cost.currency": str,
+    "openwop.cost.estimated": bool,
+    "openwop.cost.provider": str,
+}
+_LONGEST = 64
+
+
+def cost_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a span may say of cost, and nothing else of `attributes`."""
+    said: dict[str, Any] = {}
+    for name, kind in _TYPES.items():
+        value = attributes.get(name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            continue
+        said[name] = redact_text(value)[:_LONGEST] if isinstance(value, str) else value
+    return said
+
+
+def cost_emit(tracing: Tracing) -> NodeType:
+    """A node type of the contract's fixtures, for the sample seams: it says of cost what its configuration says."""
+
+    async def execute(ctx: Execution) -> dict[str, Any]:
+        given: dict[str, Any] = ctx.config.get("attrs") or {}
+        with tracing.span(f"execute_node {ctx.node_id}") as span:
+            span.set({"openwop.run_id": ctx.run_id, "openwop.node_id": ctx.node_id, **cost_of(given)})
+        used = {name: int(given.get(f"openwop.cost.tokens.{name}", 0)) for name in ("input", "output")}
+        usage: dict[str, Any] = {
+            "provider": str(given.get("openwop.cost.provider", "unknown")),
+            "model": "unknown",
+            "inputTokens": used["input"],
+            "outputTokens": used["output"],
+            "costEstimateUsd": given.get("openwop.cost.usd", 0),
+        }
+        ctx.emit("provider.usage", usage)
+        return {}
+
+    return NodeType(type_id="conformance.cost.emit", execute=execute, summary="Says what it cost (sample seams).")
