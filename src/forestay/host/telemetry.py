@@ -1,4 +1,4 @@
-"""What the host tells about its work: numbers for Prometheus, and spans for OpenTelemetry where the settings ask for it.
+"""What the host tells about its work: numbers for Prometheus, and spans for OpenTelemetry where the settings say so.
 
 One registry is filled from the ledger's commits and the models' answers. Its labels are words of the code (statuses,
 capabilities, outcomes, configured models), never text of a caller, so nobody can make the registry grow.

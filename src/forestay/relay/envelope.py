@@ -27,8 +27,8 @@ import msgspec
 
 from forestay.kernel import Draft
 from forestay.relay.facts import Fact, verify
-from forestay.relay.meaning import NOWHERE, Near, near_to, without_speakers
-from forestay.relay.ranking import Ranked, rank
+from forestay.relay.meaning import NOWHERE, Near, near_to
+from forestay.relay.ranking import Ranked, rank, without_speakers
 from forestay.relay.types import PackedFact
 from forestay.relay.warm import INGEST, WINDOW, Warm
 
@@ -152,7 +152,9 @@ def _recent(warm: Warm, ranked: Sequence[Ranked], exclude: frozenset[int]) -> It
     for fact in reversed(warm.facts):
         if wanted <= 0:
             return
-        if fact.number not in seen and fact.number not in exclude and fact.stands:
+        if fact.superseded_by >= 0 or fact.quarantined:
+            continue
+        if fact.number not in seen and fact.number not in exclude:
             wanted -= 1
             yield Ranked(fact.number, 0.0, 0.0, round(warm.recency(fact), 6), 1.0, 0.0)
 
@@ -172,7 +174,7 @@ class _Chooser:
     def take(self, item: Ranked, fact: Fact) -> bool:
         """False when the fact does not fit; True when it was taken, stands there already, or may not stand (P2)."""
         text = fact.text
-        if text in self._texts or not fact.stands:
+        if text in self._texts or fact.superseded_by >= 0 or fact.quarantined:
             return True
         if self.rest <= _LINE_TOKENS:
             return False
@@ -180,7 +182,7 @@ class _Chooser:
         if used > self._budget:
             return False
         section = section_of(fact)
-        place = (section, fact.source, fact.context)
+        place = (section, fact.origin.source, fact.context)
         if place not in self._opened:
             opens = [mark for mark in (place[:1], place[:2], place) if mark not in self._opened]
             used += sum(map(self._opening, opens))
@@ -220,7 +222,7 @@ class _Chooser:
 
 
 def section_of(fact: Fact) -> str:
-    source = fact.source
+    source = fact.origin.source
     if source.startswith(INGEST):
         return "SOURCE PASSAGES"
     if source.startswith("tool:"):
@@ -242,12 +244,12 @@ def _render(sections: dict[str, list[Fact]], goal: str) -> str:
 def _render_section(facts: list[Fact]) -> str:
     by_source: dict[str, list[Fact]] = {}
     for fact in sorted(facts, key=_number):
-        by_source.setdefault(fact.source, []).append(fact)
+        by_source.setdefault(fact.origin.source, []).append(fact)
     lines: list[str] = []
     for source, group in by_source.items():
         fenced = source.startswith(INGEST)
         if fenced:
-            lines.append(_open_fence(source, group[0].window, min(fact.confidence for fact in group)))
+            lines.append(_open_fence(source, group[0].origin.window, min(fact.confidence for fact in group)))
         context = ""
         for fact in group:
             if fact.context != context and fact.kind != "heading":

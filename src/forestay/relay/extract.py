@@ -432,3 +432,29 @@ def _is_abbreviation(text: str, start: int, dot: int) -> bool:
     if text[dot + 1 : dot + 2] == "\n" and text[dot + 1 : dot + 3] == "\n\n":
         return False
     return (len(word) == 1 and word.isalpha() and word.isupper()) or word.lstrip("([\"'").lower() in _ABBREVIATIONS
+
+
+_MONTHS = (
+    "january february march april may june july august september october november december "
+    "jan feb mar apr may jun jul aug sep oct nov dec"
+).split()
+_NAMED = "|".join(sorted({month.title() for month in _MONTHS}, key=len, reverse=True))
+_DATE = re.compile(
+    rf"\b(?P<year>\d{{4}})-(?P<number>\d\d)-(?P<iso>\d\d)\b"
+    rf"|\b(?:(?P<before>\d{{1,2}})(?:st|nd|rd|th|\.)?\s+(?:of\s+)?)?(?P<month>{_NAMED})\b\.?(?:\s+(?P<after>\d{{1,2}})\b(?!\d))?"
+)
+
+
+def dates(text: str) -> list[str]:
+    """The months and days that `text` names, in one spelling whichever way they are written."""
+    found: list[str] = []
+    for match in _DATE.finditer(text):
+        if match["number"]:
+            month, day = int(match["number"]), int(match["iso"])
+        else:
+            month = _MONTHS.index(match["month"].lower()) % 12 + 1
+            day = int(match["before"] or match["after"] or 0)
+        found.append(f"@{month:02}")
+        if day:
+            found.append(f"@{month:02}-{day:02}")
+    return found

@@ -50,7 +50,7 @@ def report_of(
     session: Session, state: Dispatch, *, window_id: str, finish: str | None, model: str, stop: Stop, resumed: bool
 ) -> QualityReport:
     warm = session.warm
-    made = [fact for fact in warm.facts[state.facts_before :] if fact.source == WINDOW + state.id]
+    made = [fact for fact in warm.facts[state.facts_before :] if fact.origin.source == WINDOW + state.id]
     flags = msgspec.json.decode(state.flags, type=SecurityFlags)
     return QualityReport(
         session_id=session.id,

@@ -20,11 +20,10 @@ import msgspec
 
 from forestay.models import STOP, joined, words
 from forestay.relay.drift import rate
-from forestay.relay.extract import claim
+from forestay.relay.extract import claim, dates
 from forestay.relay.facts import GENESIS, TAKEN_BACK, Batch, Fact, facts_of, mark_talk
 from forestay.relay.guard import Role
 from forestay.relay.index import Index
-from forestay.relay.lines import dates
 from forestay.relay.types import SessionConfig
 
 # Who sets an attribute of a subject in a source, and to which value; None where it has several values.
@@ -464,7 +463,7 @@ class Warm:
     # Questions
 
     def recency(self, fact: Fact) -> float:
-        return math.exp(-0.1 * max(0, self.windows - fact.window))
+        return math.exp(-0.1 * max(0, self.windows - fact.origin.window))
 
     def left(self) -> tuple[int | None, int | None, int | None]:
         """Windows, input tokens and output tokens that the caps leave; never negative (C10)."""
