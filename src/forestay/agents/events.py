@@ -21,7 +21,7 @@ import rfc8785
 from forestay.agents.decide import AgentState
 from forestay.agents.manifest import AgentManifest
 from forestay.agents.ports import Kept
-from forestay.agents.prompt_chain import Observability, PromptLayers, ResolvedPrompt, prompt_events
+from forestay.agents.prompt_chain import Observability, ResolvedPrompt, composed_view, own_prompts
 from forestay.agents.steps import (
     Answered,
     Begun,
@@ -116,9 +116,7 @@ class Narrator:
     def _prompts(self) -> Iterator[AgentEvent]:
         """Which layer gave each prompt: the agent's own system prompt, where nothing else was named."""
         invocation, manifest = self._invocation, self._manifest
-        prompts: Sequence[ResolvedPrompt] = invocation.prompts
-        if not prompts:
-            prompts = [ResolvedPrompt(item) for item in PromptLayers(intrinsic=manifest.prompt_ref).resolved()]
+        prompts = invocation.prompts or own_prompts(manifest.prompt_ref)
         told = prompt_events(invocation.node_id, prompts, invocation.observability, manifest.agent_id)
         for number, (type, payload) in enumerate(told):
             yield AgentEvent(type, payload, f"{invocation.id}/prompt-{number}")
@@ -223,3 +221,18 @@ def arguments_hash(arguments: dict[str, Any]) -> str:
     except rfc8785.CanonicalizationError:  # a number beyond what JavaScript can count
         data = canonical.encode(redact(arguments))
     return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def prompt_events(
+    node_id: str, prompts: Sequence[ResolvedPrompt], observability: Observability, agent_id: str | None = None
+) -> list[tuple[str, dict[str, Any]]]:
+    """What is said of each prompt: why it applies, then what it became, as far as the host tells that."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for item in prompts:
+        kind, chain, composed = item.resolution.kind, item.resolution.chain, item.composed
+        applied = next((entry["source"] for entry in chain if entry["applied"]), None)
+        resolved = {"nodeId": node_id, "kind": kind, "chain": chain, "resolved": applied}
+        found.append(("agent.promptResolved", resolved | ({} if agent_id is None else {"agentId": agent_id})))
+        if composed is not None and observability != "off":
+            found.append(("prompt.composed", {"nodeId": node_id, **composed_view(composed, observability)}))
+    return found

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ import msgspec
 
 from forestay.agents import (
     ASSISTANT,
+    PROMPT_FIELDS,
     SYSTEM,
     Agent,
     AgentManifest,
@@ -33,6 +35,7 @@ from forestay.agents import (
     Invocation,
     Memory,
     Quiet,
+    ResolvedPrompt,
     Transcript,
     node_prompts,
 )
@@ -209,8 +212,10 @@ class AgentNode:
         self._parked = {name: kept for name, kept in self._parked.items() if waiting(name)}
         before = self._parked.pop(node, None) or _Parked(self._ids.new("life"))
         try:
-            async with session.alone(), self._turns.joined(ctx) as joined:
-                given = conversation_of(ctx.inputs)
+            lives = self._turns.joined(ctx) if ctx.inputs.get("sessionId") else nullcontext()
+            async with session.alone(), lives as joined:
+                told = ctx.inputs.get("conversation")
+                given = None if told is None else conversation_of(told)
                 before.transcript = joined if given is None else GivenTranscript(given)
                 return await self._invoke(ctx, chosen, session, task, before, given)
         except Exception:
@@ -235,7 +240,12 @@ class AgentNode:
         given: Conversation | None,
     ) -> dict[str, Any]:
         manifest, caller = chosen.manifest, ctx.caller("agent", "agent")
-        prompts = await prompted(ctx, agent=manifest, inputs={**ctx.inputs, "task": task})
+        has_prompts = ctx.has_prompts
+        prompts: tuple[ResolvedPrompt, ...] = ()
+        if not PROMPT_FIELDS.isdisjoint(ctx.config) or (
+            has_prompts and (manifest.prompts or ctx.workflow_defaults or ctx.prompts.defaults)
+        ):  # else the agent's own words are all that applies
+            prompts = await prompted(ctx, agent=manifest, inputs={**ctx.inputs, "task": task})
         agent = await self._agent(ctx, caller, manifest, session, parked, given)
         invocation = Invocation(
             id=caller.idempotency_key,
@@ -245,7 +255,7 @@ class AgentNode:
             channel=chosen.channel,
             prompts=prompts,
             principal=caller.principal or SYSTEM,
-            observability=ctx.prompts.observability if ctx.has_prompts else "hashed",
+            observability=ctx.prompts.observability if has_prompts else "hashed",
         )
         result: AgentResult | None = None
         with self._tracing.span(f"invoke_agent {manifest.agent_id}") as span:
@@ -283,7 +293,8 @@ class AgentNode:
         model = await self._model(ctx, manifest)
         tools: ToolSource = await self._tools.sources(ctx, name, consents=consents)
         own = (ctx.agent or {}).get("memoryRef")
-        memory: Memory = AgentMemory(self._memories, caller, ctx.along, own)
+        keeps = manifest.memory.long_term
+        memory: Memory | None = AgentMemory(self._memories, caller, ctx.along, own) if keeps else None
         fixtures = ctx.inputs.get("fixtures")
         if isinstance(fixtures, dict):  # the agent is evaluated
             tools, memory = FixtureTools(fixtures, tools), seeded(fixtures)
@@ -338,7 +349,7 @@ class AgentNode:
         """The hooks of the project's extensions; they are the operator's alone."""
         if ctx.tenant != OPERATOR:
             return Quiet()
-        suite = await self._extensions.suite(ctx)
+        suite = self._extensions.opened or await self._extensions.suite(ctx)
         told = parked.hooks.told if parked.hooks else None
         parked.hooks = SuiteHooks(suite, self._extensions.prompts, self._tools, ctx, told)
         return parked.hooks

@@ -238,7 +238,7 @@ class HostTools:
         """What `subject` may call in one execution of a node (H1)."""
         if ctx.tenant != OPERATOR:
             return Toolset()
-        suite = await self._extensions.suite(ctx)
+        suite = self._extensions.opened or await self._extensions.suite(ctx)
         during = functools.partial(self._extensions.prompts.during, ctx)
         return _Traced(
             self._tracing,
