@@ -42,7 +42,7 @@ class Control:
         self._summarise = summarise
         self._ended = ended
         self._asked = asked
-        self._telling: set[asyncio.Task[Any]] = set()
+        self.telling: set[asyncio.Task[Any]] = set()
 
     async def request(self, operation: str, params: Mapping[str, Any]) -> Any:
         perform = _OPERATIONS.get(operation)
@@ -56,8 +56,8 @@ class Control:
 
     async def settled(self) -> None:
         """Until everything that was to be told afterwards has been told (V3)."""
-        while self._telling:
-            await asyncio.wait(self._telling)
+        while self.telling:
+            await asyncio.wait(self.telling)
 
     # Replacing the session (V1, V2)
 
@@ -257,8 +257,8 @@ class Control:
     def tell(self, event: dict[str, Any]) -> None:
         """Tell extensions, without waiting for them (V3)."""
         task = asyncio.ensure_future(self._emit(event))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self.telling.add(task)
+        task.add_done_callback(self.telling.discard)
 
 
 def _no_summary(event: str) -> Problem:

@@ -53,7 +53,7 @@ class LiveSession:
         self._tools = tools
         self._commands = commands
         self._servers = servers
-        self._chosen: list[str] | None = None  # the tools that an agent is offered; None: all
+        self.chosen: list[str] | None = None  # the tools that an agent is offered; None: all
         self._seen: set[str] = set()  # the tools that were there when they were chosen
         self._next_turn: list[Mapping[str, Any]] = []
         self.requests: list[dict[str, Any]] = []
@@ -187,8 +187,11 @@ class LiveSession:
 
     async def end_work(self) -> None:
         """What waited for the end of the agents is in the session, when none is at work."""
-        if self.idle:
+        if not self.idle:
+            return
+        if self.tree.wishes:
             self.tree.end_work()
+        if self.tree.unsaved:
             await self.save()
 
     def boundary(self, error: Any) -> dict[str, Any]:
@@ -252,15 +255,15 @@ class LiveSession:
     def _set_active(self, names: Sequence[str]) -> None:
         """Unknown names are left out, as in pi; a tool that is registered later is active."""
         self._seen = {str(tool["name"]) for tool in self._tools()}
-        self._chosen = [name for name in names if name in self._seen]
+        self.chosen = [name for name in names if name in self._seen]
 
     @property
     def active(self) -> list[str]:
         """The tools that an agent is offered."""
         known = [str(tool["name"]) for tool in self._tools()]
-        if self._chosen is None:
+        if self.chosen is None:
             return known
-        return [*self._chosen, *(name for name in known if name not in self._seen)]
+        return [*self.chosen, *(name for name in known if name not in self._seen)]
 
     def is_full(self, tree: SessionTree, coming: str = "") -> bool:
         """Whether a session, with what is about to be said, leaves too little of the model's window for an answer."""
