@@ -191,7 +191,8 @@ class LiveSession:
             return
         if self.tree.wishes:
             self.tree.end_work()
-        if self.tree.unsaved:
+        tree = self.tree
+        if tree.unsaved and (tree.entries or tree.turn or tree.wishes):  # an empty session stays unwritten
             await self.save()
 
     def boundary(self, error: Any) -> dict[str, Any]:

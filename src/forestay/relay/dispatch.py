@@ -23,7 +23,7 @@ from forestay.kernel import Draft, Problem, canonical
 from forestay.models import Message, Model, Params, Reserving, ToolCall, ToolSpec, halves, joined, paired, whole
 from forestay.relay import drift, window
 from forestay.relay.continuation import Flow, Seam, Structure, is_wall, safe_cut
-from forestay.relay.envelope import Packed, envelope
+from forestay.relay.envelope import EMPTY, Packed, envelope
 from forestay.relay.extract import units
 from forestay.relay.facts import Batch, batches
 from forestay.relay.guard import Task, injection_records
@@ -307,7 +307,7 @@ class WindowEngine:
         said = {
             "dispatch_id": self.state.id,
             "window_id": built.window_id,
-            "facts": built.packed.numbers,
+            "facts": [item.number for item in built.packed.chosen],
             "input_tokens": built.input_tokens,
             "max_tokens": built.max_tokens,
             "saturation": round(built.saturation, 6),
@@ -338,7 +338,9 @@ class WindowEngine:
     async def _envelope(self, query: str, room: int) -> Packed:
         session = self.session
         started = session.clock.monotonic()
-        packed = await envelope(session, query, max(0, room), goal=self.state.goal)
+        goal, packed = self.state.goal, EMPTY
+        if goal or session.warm.facts:
+            packed = await envelope(session, query, max(0, room), goal=goal)
         session.relay.meters.took("crp_envelope_seconds", session.clock.monotonic() - started)
         return packed
 

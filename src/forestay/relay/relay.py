@@ -36,8 +36,7 @@ from forestay.models import Embedder, Model
 from forestay.relay import guard, snapshot
 from forestay.relay.facts import verify
 from forestay.relay.guard import config_of
-from forestay.relay.journal import SessionsTable
-from forestay.relay.meters import Meters
+from forestay.relay.journal import Meters, SessionsTable
 from forestay.relay.report import Turned, recorded
 from forestay.relay.session import Session
 from forestay.relay.types import Reply, SessionConfig, StreamEvent
