@@ -13,6 +13,7 @@ import base64
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -156,8 +157,8 @@ class Warm:
     def _forget(self) -> None:
         self.facts: list[Fact] = []
         self.speakers: set[str] = set()  # words of the names of those who talk
-        self.index = Index()
-        self.cold = Index()  # superseded facts and copies, after a compaction
+        for made in ("index", "cold"):
+            self.__dict__.pop(made, None)
         self.copies: dict[int, list[int]] = {}  # by the fact that stands for them
         self.verified: set[int] = set()  # facts whose signature was found right since they were read
         self.out: set[int] = set()  # facts that do not stand: superseded, taken back or quarantined
@@ -175,6 +176,16 @@ class Warm:
         self.reserved = 0  # input tokens of the window under way
         self.dispatch: Dispatch | None = None
         self.answered: set[str] = set()  # the keys of turns that the stream holds
+
+    @cached_property
+    def index(self) -> Index:
+        """The facts that a question finds; a session without facts needs none."""
+        return Index()
+
+    @cached_property
+    def cold(self) -> Index:
+        """Superseded facts and copies, after a compaction."""
+        return Index()
 
     @property
     def claims(self) -> Claims:
