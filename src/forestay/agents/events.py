@@ -44,7 +44,7 @@ Source = Literal["workflow-node", "run-api", "chat-mention"]
 Verbosity = Literal["off", "summary", "full"]
 
 SYSTEM = "core.system"
-"""The principal of what nobody's key stands behind (RFC 0064)."""
+"""The principal of an invocation without a key (RFC 0064)."""
 _SUMMARY_CHARACTERS = 1_000
 
 
@@ -58,11 +58,11 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     channel: str | None = None  # the deployment channel that gave the agent's version (RFC 0082 §B)
     prompts: tuple[ResolvedPrompt, ...] = ()  # those of the node, its agent, its workflow and the host (RFC 0029)
     observability: Observability = "hashed"
-    principal: str = SYSTEM  # whom its tool calls are attributed to
+    principal: str = SYSTEM  # its tool calls are attributed to this principal
 
 
 class AgentEvent(msgspec.Struct, frozen=True):
-    """An event to append. `key` is the same in every replay: who has it in the log does not append it again."""
+    """An event to append. `key` is the same in every replay, so a log that has it does not get it twice."""
 
     type: str
     payload: dict[str, Any]
@@ -82,7 +82,7 @@ class Narrator:
         self._sessions: dict[str, str] = {}  # open ones, by the tool's id
 
     def told(self, state: AgentState, step: Step, record: Record) -> list[AgentEvent]:
-        """What is said of a step that was performed in `state`."""
+        """The events of a step that was performed in `state`."""
         match step, record:
             case _, Begun():
                 return list(self._prompts())
@@ -226,7 +226,7 @@ def arguments_hash(arguments: dict[str, Any]) -> str:
 def prompt_events(
     node_id: str, prompts: Sequence[ResolvedPrompt], observability: Observability, agent_id: str | None = None
 ) -> list[tuple[str, dict[str, Any]]]:
-    """What is said of each prompt: why it applies, then what it became, as far as the host tells that."""
+    """Two events for each prompt: why it applies, and its text or hash, as far as the host tells that."""
     found: list[tuple[str, dict[str, Any]]] = []
     for item in prompts:
         kind, chain, composed = item.resolution.kind, item.resolution.chain, item.composed

@@ -307,7 +307,7 @@ _ASSISTANT = AgentManifest(
 
 
 class Catalogue:
-    """Agents by id and version. The same version twice is a mistake that is told when the host opens."""
+    """Agents by id and version. The same version twice is a Problem when the host opens."""
 
     def __init__(self, manifests: Iterable[AgentManifest] = ()) -> None:
         self._agents = {ASSISTANT: {_ASSISTANT.version: _ASSISTANT}}

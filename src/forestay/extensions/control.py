@@ -1,8 +1,8 @@
 """What an extension does to its session, with the events that pi fires about it: replace, fork, move, compact, choose.
 
-V1  Who listens to `session_before_…` may cancel; then nothing has changed and nothing else is told.
+V1  A listener to `session_before_…` may cancel; then nothing has changed and nothing else is told.
 V2  A session is replaced between `session_shutdown` and `session_start`; what a person granted for it ends there.
-V3  A change that an extension waits for on its own thread is told afterwards: nobody waits for whom he holds up.
+V3  A change that an extension waits for on its own thread is told afterwards, so the two never wait for each other.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Control:
         return {"cancelled": False, **({"selectedText": text} if text is not None else {})}
 
     async def _leave(self, reason: str, tree: SessionTree) -> None:
-        """Replace the session because somebody chose to: what was wished for in it is not done any more."""
+        """Replace the session because a person or an extension chose to: what was wished for in it is dropped."""
         self._session.tree.drop_wishes()
         await self._replace(reason, tree)
 

@@ -1,6 +1,6 @@
 """The session that extensions live in now: its tree, what was chosen for it, and what waits for an agent.
 
-What replaces a session, moves in it or chooses for it, and has to be told, is `control.Control`'s.
+`control.Control` does what extensions must hear of: replace a session, move in it, choose for it.
 
 S1  What an extension changes is kept before its call is answered.
 S2  A turn that an extension wants is a wish of the session; an abort, an end and a reload are kept in `requests` for

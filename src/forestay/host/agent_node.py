@@ -138,7 +138,7 @@ class AgentChoice:
         return Choice(manifest.agent_id, manifest.version, ref.channel, member, persona, version is not None)
 
     async def _manifest(self, tenant: str, choice: Choice) -> AgentManifest:
-        """The version that was chosen; where nobody asked for it by name and it is gone, the newest one."""
+        """The version that was chosen; where it was not asked for by name and is gone, the newest one."""
         try:
             return await self._directory.get(tenant, choice.agent_id, choice.version)
         except Problem:
@@ -395,7 +395,7 @@ class AgentNode:
 
 
 class _Parked(msgspec.Struct):
-    """What an execution leaves to the next one of this process, while its extensions wait for a person (A2)."""
+    """What an execution hands to the next one of this process, while its extensions wait for a person (A2)."""
 
     life: str
     hooks: SuiteHooks | None = None

@@ -187,7 +187,7 @@ class HostMetrics:
         )
 
     def observe(self, records: list[Record], seconds: float) -> None:
-        """Count one commit of the ledger; called by whoever wrote, so records are counted by the commit."""
+        """Count one commit of the ledger; the ledger calls it for each commit."""
         self._commits.observe(seconds)
         families: dict[str, int] = {}
         for record in records:
@@ -231,7 +231,7 @@ class HostMetrics:
 
 
 class _Engine(Collector):
-    """How busy the engine is, asked when somebody looks."""
+    """How busy the engine is, asked when the metrics are read."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs

@@ -303,7 +303,7 @@ class WindowEngine:
         return built
 
     async def _record(self, built: Built, params: Params) -> None:
-        """Records what the model is asked, and with it what that may cost where somebody counts."""
+        """Records what the model is asked, and reserves what that may cost where there is a budget."""
         said = {
             "dispatch_id": self.state.id,
             "window_id": built.window_id,

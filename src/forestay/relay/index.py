@@ -131,7 +131,7 @@ _STRIDE = 8  # to look one fact up costs as much as to walk over so many posting
 
 
 class _Term(NamedTuple):
-    """A word of a query: its weight, the most that a fact can gain by it, and who holds it."""
+    """A word of a query: its weight, the most that a fact can gain by it, and the facts that hold it."""
 
     gain: float
     most: float
@@ -356,7 +356,7 @@ class Index:
         *,
         every: bool,
     ) -> dict[int, float]:
-        """Who holds one of `terms`; `rest` is the most that these and the commoner terms can add to a fact."""
+        """Facts that hold one of `terms`; `rest` is the most that these and the commoner terms can add to a fact."""
         scores: dict[int, float] = {}
         for done, term in enumerate(terms):
             if done and _STRIDE * len(term.posting) > len(scores) and _least(scores, limit) > rest:

@@ -130,7 +130,7 @@ class Journal:
 
 
 class SessionsTable:
-    """Who is open, since when and how far: for limits per app and for lists."""
+    """Which sessions are open, since when and how far: for limits per app and for lists."""
 
     name = "relay_sessions"
     version = 2

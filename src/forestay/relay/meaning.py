@@ -64,7 +64,7 @@ NOWHERE = Near()
 
 
 def near_to(vectors: Vectors | None, text: str, without: AbstractSet[int] = frozenset()) -> Near:
-    """What is like `text` in meaning, but for the facts in `without`. Call it in a thread."""
+    """The facts that are like `text` in meaning, without those in `without`. Call it in a thread."""
     found = {} if vectors is None else vectors.near(text, _LOOKED_AT, without)
     return NOWHERE if vectors is None or not found else Near(found, believed(vectors.embedder))
 

@@ -15,7 +15,7 @@ Many lines say little by themselves: the subject of an answer stands in the ques
 sentence before it. For each word of a query a fact therefore counts the best of its own gain and of its neighbours'
 gains, each with a weight. What the text is decides the weights: in talk a line leans on what was said before it, in
 prose a little, and rows of a table and settings on nothing but their head. Code and items lend nothing, and lean on
-the sentence beside them. A line counts more when the person whom the query names says it.
+the sentence beside them. A line counts more when its speaker is named in the query.
 """
 
 from __future__ import annotations
@@ -354,7 +354,7 @@ def neighbours(facts: list[Fact], number: int) -> list[int]:
 
 
 def without_speakers(warm: Warm, text: str) -> str:
-    """`text` without the names of those who talk: whom a question is about says nothing of what it means."""
+    """`text` without the names of those who talk: the person that a question is about is not its meaning."""
     if not warm.speakers:
         return text
     kept = [word for word in text.split() if warm.speakers.isdisjoint(words(word))]
@@ -365,7 +365,7 @@ def without_speakers(warm: Warm, text: str) -> str:
 
 Found = list[tuple[int, float]]
 
-SPEAKER = 1.3  # how much more a line counts when the person whom the query names speaks
+SPEAKER = 1.3  # how much more a line counts when its speaker is named in the query
 
 # What a fact lends to the facts around it, by their distance from it: those behind it, then those before it.
 _NUMBER = itemgetter(0)
@@ -399,7 +399,7 @@ def leans(fact: Fact, other: Fact) -> bool:
 
 
 def in_context(facts: Sequence[Fact], index: Index, query: Mapping[str, float], found: Found, limit: int) -> Found:
-    """What the words of `query` find when the best of `found` lend their words to those around them, best first."""
+    """What the words of `query` find when the best of `found` lend their words to the facts around them, best first."""
     spread = {number: around for number, _ in found[:_LENDERS] if (around := _reached(facts, index, number))}
     if not spread:
         return found
@@ -419,7 +419,7 @@ def in_order(scores: Iterable[tuple[int, float]]) -> Found:
 
 
 def by_speaker(facts: Sequence[Fact], found: Found, asked: Collection[str]) -> Found:
-    """`found` with the lines of the people whom the query names moved up."""
+    """`found` with the lines of speakers that the query names moved up."""
     if not any(facts[number].talk for number, _ in found):
         return found
     named = functools.cache(lambda name: all(word in asked for word in words(name)))
@@ -430,7 +430,7 @@ def by_speaker(facts: Sequence[Fact], found: Found, asked: Collection[str]) -> F
 
 
 def is_named(fact: Fact, asked: Collection[str]) -> bool:
-    """Whether the words of a query name the person who says this line."""
+    """Whether a query names the speaker of this line."""
     return fact.talk and all(word in asked for word in words(speaker(fact.text)))
 
 
@@ -470,7 +470,7 @@ def _reached(facts: Sequence[Fact], index: Index, number: int) -> list[tuple[int
 
 
 def _shared(gains: Mapping[int, float], spread: Mapping[int, Sequence[tuple[int, float]]]) -> dict[int, float]:
-    """For one word: what each fact gains by it, of its own or from the best of its neighbours."""
+    """For one word: what each fact gains by it, by itself or from the best of its neighbours."""
     best = dict(gains)
     get = best.get
     for number in gains.keys() & spread.keys():

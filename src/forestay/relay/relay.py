@@ -343,7 +343,7 @@ class Relay:
         return self._snapshots / session_id if self._snapshots is not None and _is_plain(session_id) else None
 
     async def keep(self, session: Session, still: Callable[[], bool]) -> None:
-        """Writes the session's snapshot, unless somebody changes the session meanwhile."""
+        """Writes the session's snapshot, unless the session changes meanwhile."""
         path = self.snapshot_of(session.id)
         head = await self.ledger.head(session.stream_name)
         if path is not None and head.seq == session.head and still():
