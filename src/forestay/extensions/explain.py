@@ -5,12 +5,11 @@ from __future__ import annotations
 import ipaddress
 import posixpath
 
-from forestay.extensions.authority import confined, decided
+from forestay.extensions.authority import confined, decided, granted_folders
 from forestay.extensions.capabilities import resource_of
 from forestay.extensions.compiler.cache import cache_folder
 from forestay.extensions.connectors.addresses import is_localhost, is_public
 from forestay.extensions.connectors.paths import Kept, Roots
-from forestay.extensions.grants import granted_folders
 from forestay.extensions.profiles import Project, policy_in_force
 from forestay.extensions.protection import protected
 from forestay.kernel import Decision, Policy, Request

@@ -12,7 +12,7 @@ import codecs
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from forestay.extensions.connectors import truncate
+from forestay.extensions.connectors.tool import tail
 from forestay.extensions.host_call import Subject
 from forestay.extensions.protocol import HostCall
 from forestay.kernel import Grant, Problem
@@ -102,7 +102,7 @@ class PersonShell(ToolSource):
 
     def message(self, command: str, done: Mapping[str, Any]) -> dict[str, Any]:
         """Return a command's message for the session: pi's `bashExecution`, without its time (Y2)."""
-        cut = truncate.tail(str(done.get("output") or "").rstrip("\n"))
+        cut = tail(str(done.get("output") or "").rstrip("\n"))
         code = done.get("exitCode")
         return {
             "role": "bashExecution",

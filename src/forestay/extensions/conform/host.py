@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from forestay.extensions.authority import granted_folders
 from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.connectors.environment import Environment
 from forestay.extensions.connectors.exec import ExecConnector
@@ -18,7 +19,7 @@ from forestay.extensions.dispatcher import Dispatcher
 from forestay.extensions.engine.bytecode import KeptBytecode
 from forestay.extensions.engine.pool import Pool
 from forestay.extensions.evidence import Correlation, Evidence
-from forestay.extensions.grants import granted_folders, policy_of
+from forestay.extensions.grants import policy_of
 from forestay.extensions.host_call import Subject
 from forestay.extensions.isolate import Program
 from forestay.extensions.javascript_guest import JavaScriptGuest

@@ -16,6 +16,7 @@ from forestay.extensions.connectors.fs import FsConnector
 from forestay.extensions.connectors.http import HttpConnector
 from forestay.extensions.connectors.log import LogConnector
 from forestay.extensions.connectors.model import ModelConnector
+from forestay.extensions.connectors.search_tools import find, grep
 from forestay.extensions.connectors.session import SessionAccess, SessionConnector
 from forestay.extensions.connectors.tool import ToolConnector
 from forestay.extensions.connectors.ui import UiConnector
@@ -45,7 +46,7 @@ def standard(
     return [
         files,
         programs,
-        ToolConnector(files, programs),
+        ToolConnector(files, programs, {"grep": grep, "find": find}),
         http or HttpConnector(),
         EnvConnector(environment, temp=temp),
         ComputeConnector(),
