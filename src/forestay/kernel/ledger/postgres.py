@@ -19,7 +19,6 @@ from forestay.kernel.ids import Ids
 from forestay.kernel.ledger import archives, tables, transfer
 from forestay.kernel.ledger import projections as folds
 from forestay.kernel.ledger.archives import Part, Sealing
-from forestay.kernel.ledger.delivery import Deliveries, Feeds
 from forestay.kernel.ledger.postgres_batch import check_places
 from forestay.kernel.ledger.postgres_dialect import Connection, Reader, table
 from forestay.kernel.ledger.postgres_hints import Hints
@@ -43,6 +42,7 @@ from forestay.kernel.ledger.records import Record, Row
 from forestay.kernel.ledger.table_ledger import PAGE, TableLedger
 from forestay.kernel.ledger.vault import Vault
 from forestay.kernel.ledger.workers import Queue, Workers
+from forestay.kernel.ledger.writer import Deliveries, Feeds
 from forestay.kernel.problems import Problem
 
 T = TypeVar("T")

@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterable
 import psycopg
 from psycopg import sql
 
-from forestay.kernel.ledger.delivery import Feeds
 from forestay.kernel.ledger.postgres_dialect import Connection
 from forestay.kernel.ledger.postgres_pipe import Pipe, Statement, texts, value_of
 from forestay.kernel.ledger.postgres_server import HORIZON, PgServer
 from forestay.kernel.ledger.records import Record
+from forestay.kernel.ledger.writer import Feeds
 
 _GATHER_SECONDS = 0.01
 _LOOK_SECONDS = 1.0

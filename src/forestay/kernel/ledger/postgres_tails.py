@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import copy
 
-from forestay.kernel.ledger.delivery import Ticket
 from forestay.kernel.ledger.records import GENESIS, Tail
+from forestay.kernel.ledger.writer import Ticket
 
 _MOST_STREAMS = 8192
 

@@ -18,7 +18,6 @@ import psycopg
 
 from forestay.kernel.clock import Clock
 from forestay.kernel.ids import Ids
-from forestay.kernel.ledger.delivery import Deliveries, Ticket
 from forestay.kernel.ledger.postgres_batch import Batch, Statements, check_places
 from forestay.kernel.ledger.postgres_dialect import Connection, Database
 from forestay.kernel.ledger.postgres_pipe import Pipe, Statement, numbers, texts, value_of
@@ -26,7 +25,7 @@ from forestay.kernel.ledger.postgres_server import PgServer, as_problem, is_in_t
 from forestay.kernel.ledger.postgres_tails import Tails
 from forestay.kernel.ledger.projections import Projection
 from forestay.kernel.ledger.records import GENESIS, Record, Row, Tail
-from forestay.kernel.ledger.writer import Writer, check_expected, refuse
+from forestay.kernel.ledger.writer import Deliveries, Ticket, Writer, check_expected, refuse
 from forestay.kernel.problems import Problem
 
 _GROUP_TICKETS = 256
