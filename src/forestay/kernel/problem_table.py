@@ -1,7 +1,7 @@
-"""Every kind of problem, once: a row per kind, a column per contract.
+"""The table of problems: a row for each kind, a column for each contract.
 
-Nothing here computes. To add a kind of problem, add a row; `Problem` refuses a key that has none, and the
-reference page `docs/reference/problems.md` is generated from this table.
+To add a kind of problem, add a row. `Problem` refuses a key that has none, and the reference page
+`docs/reference/problems.md` is generated from this table.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LafsCode(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One kind of problem as each contract says it."""
+    """One kind of problem as each contract reports it."""
 
     key: str
     title: str
@@ -75,7 +75,7 @@ _CODES = (
     LafsCode("E_DISCLOSURE_UNKNOWN_FIELD", "VALIDATION", False, 400, "INVALID_ARGUMENT", 2, "retry_modified", "validation_error", "invalid_request", 1010, -32602),
     LafsCode("E_MVI_BUDGET_EXCEEDED", "VALIDATION", True, 413, "RESOURCE_EXHAUSTED", 2, "retry_modified", "validation_error", "invalid_request", 1001, -32602),
     LafsCode("E_FIELD_CONFLICT", "CONTRACT", False, 400, "INVALID_ARGUMENT", 2, "stop", "validation_error", "invalid_request", 1010, -32602),
-    # Decision D6: what the published registry lacks.
+    # Decision D6: codes that the published registry lacks.
     LafsCode("E_AUTH_REQUIRED", "AUTH", False, 401, "UNAUTHENTICATED", 3, "authenticate", "unauthenticated", "denied", 1012, -32001),
     LafsCode("E_PERMISSION_DENIED", "PERMISSION", False, 403, "PERMISSION_DENIED", 5, "escalate", "forbidden", "denied", 1013, -32003),
     LafsCode("E_CONTEXT_NOT_FOUND", "NOT_FOUND", False, 404, "NOT_FOUND", 4, "stop", "not_found", "io", 1010, -32004),
@@ -108,7 +108,7 @@ def _row(
     crp: int | None = None,
     jsonrpc: int | None = None,
 ) -> Row:
-    """A row says only where it differs from its LAFS code."""
+    """Make a row; an argument is given only where the row differs from its LAFS code."""
     base = LAFS_CODES[lafs]
     return Row(
         key=key,
