@@ -179,7 +179,7 @@ def _reserved(last: Record, digest: str, ids: Ids) -> str:
 def _in_flight() -> Problem:
     return Problem(
         "idempotency_in_flight",
-        "A request with this Idempotency-Key is still being executed.",
+        "A request with this Idempotency-Key is being executed.",
         retry_after_ms=1000,
         retryAfter=1,
         fix="Send it again in a moment, with the same key and body.",
