@@ -35,7 +35,7 @@ class BudgetPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """Ceilings that all runs of a scope share in a day or a month; or, with `per` run, those of one agent in a run."""
+    """Ceilings that all runs of a scope share in a day or a month or, with `per="run"`, those of an agent in a run."""
 
     scope: BudgetScope
     name: str

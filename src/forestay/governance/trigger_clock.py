@@ -1,4 +1,4 @@
-"""`TriggerClock`: the moments of schedule subscriptions, offered to the queue as events (OpenWOP RFC 0083).
+"""`TriggerClock`: offers the moments of schedule subscriptions to the queue as events (OpenWOP RFC 0083).
 
 - V1  A moment is one event: its time is its id, so it starts one run, also after a crash and with several processes.
 - V2  A moment before the subscription was made or resumed does not count (§G: a pause skips).

@@ -59,7 +59,7 @@ class _Stand(msgspec.Struct, frozen=True):
 
 
 class AuditVerdict(msgspec.Struct, frozen=True, rename="camel"):
-    """The contract's `AuditVerifyResult`."""
+    """The result of a verification, the contract's `AuditVerifyResult`."""
 
     from_seq: int
     to_seq: int

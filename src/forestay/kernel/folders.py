@@ -1,4 +1,4 @@
-"""The folder that data is kept in: made for its owner alone, and what it means when it cannot be used; whole files."""
+"""Folders and files for data: makes private folders, writes whole files, and reports why a folder is unusable."""
 
 from __future__ import annotations
 

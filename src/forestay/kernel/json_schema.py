@@ -22,7 +22,7 @@ _MOST_MISTAKES = 20
 
 
 class Mistake(msgspec.Struct, frozen=True):
-    """What is wrong and where: `at` is a path such as `$.limits.turns`."""
+    """A mistake and its place: `at` is a path such as `$.limits.turns`."""
 
     at: str
     message: str

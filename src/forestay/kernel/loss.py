@@ -1,4 +1,4 @@
-"""Granting by expected loss (Pi §5): evidence gives a probability, the matrix gives the decision, both are shown."""
+"""Grants by expected loss (Pi §5): evidence gives a probability, the loss matrix the decision; both are shown."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Step(Value):
 
 
 class _Drawing:
-    """The nodes and edges while the function runs."""
+    """Collects the nodes and edges while the function runs."""
 
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = []

@@ -43,7 +43,7 @@ class Pause(msgspec.Struct, frozen=True, tag_field="do", tag="pause"):
 
 
 class Resume(msgspec.Struct, frozen=True, tag_field="do", tag="resume"):
-    """Go on after a pause."""
+    """Continue after a pause."""
 
     principal: str | None = None
 

@@ -165,7 +165,7 @@ class Inbox:
                     return msgspec.convert(record.attrs["answer"], Answer)
         raise AssertionError("unreachable")
 
-    # Carrying out
+    # Executing
 
     @contextlib.contextmanager
     def _deed(self, places: Sequence[Place]) -> Iterator[Deed]:

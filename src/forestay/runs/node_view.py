@@ -89,7 +89,7 @@ def attempts(events: Sequence[RunEvent]) -> list[NodeAttempt]:
         if event.type == "node.started":
             found.append(NodeAttempt(payload.get("attempt", 1), event.timestamp))
         elif event.type in NODE_ENDS:
-            if not found or found[-1].ended_at is not None:  # it ended before it began: skipped, or refused
+            if not found or found[-1].ended_at is not None:  # it ended without a start: skipped, or refused
                 found.append(NodeAttempt(len(found) + 1, event.timestamp))
             last = found[-1]
             last.ended_at, last.outcome = event.timestamp, NODE_ENDS[event.type]

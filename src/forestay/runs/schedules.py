@@ -277,7 +277,7 @@ class Schedules:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # What callers do
+    # For callers
 
     async def create(
         self,
@@ -419,7 +419,7 @@ class Schedules:
         else:
             self._know(found)
 
-    # What the clock does
+    # Ticking
 
     async def _tick_all(self) -> None:
         while True:

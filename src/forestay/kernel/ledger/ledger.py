@@ -72,7 +72,7 @@ class Ledger(Protocol):
     async def __aexit__(self, *_: object) -> None: ...
 
     def close(self) -> None:
-        """Write what is waiting, then let the database go."""
+        """Write the waiting records, then close the database."""
 
     def observe(self, watch: Callable[[list[Record], float], None]) -> None:
         """Call `watch` after each commit of this process, with the records and the seconds that it took."""
@@ -89,7 +89,7 @@ class Ledger(Protocol):
         """Append `drafts` to `stream`; the records are on disk when this returns (L2)."""
 
     async def commit(self, *appends: Append) -> list[Record]:
-        """Append to several streams, all or nothing (L5). A cancelled caller does not take its records back."""
+        """Append to several streams, all or nothing (L5). Cancelling the caller does not undo the append."""
 
     def submit(self, *appends: Append, later: bool = False) -> Future[list[Record]]:
         """Commit from a thread: the future is done when the records are on disk.
@@ -163,7 +163,7 @@ class Ledger(Protocol):
     ) -> AsyncGenerator[tuple[int, Record], None]:
         """Yield records of all streams under `prefix` in written order, with their positions, then each new one."""
 
-    # The whole
+    # The whole ledger
 
     async def verify(self, prefix: str = "", trusted: Mapping[str, Head] | None = None) -> Verification:
         """Check every chain under `prefix`, or only the records after the heads in `trusted` (L1, L3)."""

@@ -209,7 +209,7 @@ class PgWorkers:
             if beat == "replaced":
                 return
 
-    # Carrying
+    # Claims
 
     def claim(self, time: int, room: int) -> dict[str, int]:
         return dict(self._ask(_CLAIM, self._lease, self.name, time, room))

@@ -103,7 +103,7 @@ class FileVault:
         return key
 
     def _pack(self, prefix: str, keys: bytes) -> list[tuple[str, bytes]]:
-        """Keep a pack of keys: two waits for the disk for all of them."""
+        """Store a pack of keys, with only two waits for the disk."""
         stem = prefix + hashlib.sha256(keys).hexdigest()[:24]
         make_folder(self._folder)
         with kept_in(self._folder):
