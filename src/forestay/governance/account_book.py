@@ -47,7 +47,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """A call's request to the accounts that pay for it.
 
     Without `hard` there is always room. An amount that is charged `once` is spent as soon as it is reserved, however
-    often the call is repeated (B6). `own` is the account that pays for every attempt of the call, if there is one.
+    often the call is repeated (B6). `own` is the account that the call draws on at every attempt, if there is one.
     """
 
     id: str

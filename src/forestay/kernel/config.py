@@ -85,7 +85,7 @@ def _take_entries_whole(merged: dict[str, Any], values: Mapping[str, Any], path:
     models = values.get("models")
     if isinstance(models, dict) and "trusted_keys" in models:
         told = "trusted_keys counts in your own settings only: a project must not trust itself."
-        fix = "Take it out, look at the project's models, then run `forestay model trust NAME`."
+        fix = "Remove it, check the project's models, then run `forestay model trust NAME`."
         raise Problem("config_invalid", told, at="models.trusted_keys", file=path.name, fix=fix)
     found = _entries(values)
     for name, entry in found.items():

@@ -36,7 +36,7 @@ def object_schema(required: Sequence[str] = (), **properties: dict[str, Any]) ->
 def schema_mistake(schema: Any) -> str | None:
     """Return why `schema` cannot be used as a JSON Schema, or None."""
     if not isinstance(schema, dict):
-        return "A schema is an object."
+        return "A schema must be an object."
     from jsonschema_rs import ReferencingError  # a large package, loaded only for a check
 
     try:

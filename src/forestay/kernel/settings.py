@@ -222,7 +222,7 @@ class UntrustedEntry(ModelEntry, frozen=True):
 
 
 class Models(_Section, frozen=True):
-    """`default` names an entry or gives a model's address. `classes` names another model for a class of work:
+    """`default` names an entry, or a model as `PROVIDER:MODEL`. `classes` names another model for a class of work:
     reasoning, writing, coding, research, classification. `agents` names another model for one agent, by its id. Both
     may name a model that an extension routes, as `PROVIDER/ID`.
 

@@ -64,7 +64,7 @@ class Answering:
 
     async def _resolve(self, run_id: str, body: dict[str, Any], caller: Voter, **which: str) -> Resolved:
         if not isinstance(body, dict):
-            raise Problem("schema_mismatch", "The body is an object with `resumeValue`.", at="$")
+            raise Problem("schema_mismatch", "The body must be an object with `resumeValue`.", at="$")
         node, id, resumed = await self._engine.inbox.ask(run_id, Resolve(body, caller, **which))
         state = await self._engine.state(run_id)
         return Resolved(

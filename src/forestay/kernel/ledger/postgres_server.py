@@ -185,7 +185,7 @@ class PgServer:
             if time.monotonic() >= until:
                 raise Problem(
                     "state_conflict",
-                    "A host has this ledger open." if self._is_sole else "Another process has this ledger for itself.",
+                    "A host has this ledger open." if self._is_sole else "Another process holds this ledger alone.",
                     schema=self.schema,
                     fix="Wait until it ends, stop it, or name another ledger.",
                 )
