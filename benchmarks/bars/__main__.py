@@ -21,6 +21,10 @@ REPORT = Path(__file__).parents[1] / "BARS.md"
 def main() -> int:
     share = float(os.environ.get("BARS_SHARE") or 1)
     everything = [*guests.bars(share), *hosts.bars(share), *ledger.bars(share)]
+    known = [bar.name for bar in everything]
+    if unknown := [name for name in sys.argv[1:] if name not in known]:
+        print(f"No bar is called {', '.join(unknown)}. There are: {', '.join(known)}.", file=sys.stderr)
+        return 2
     wanted = [bar for bar in everything if bar.name in sys.argv[1:]] or everything
     found = []
     for bar in wanted:

@@ -18,7 +18,7 @@ def status(session: Session) -> SessionStatus:
     warm = session.warm
     windows, tokens_in, tokens_out = warm.left()
     capped = any(item is not None for item in (windows, tokens_in, tokens_out))
-    model = session.model if session.models else None
+    model = session.model if session.models.known(warm.providers) else None
     pending = warm.dispatch
     return SessionStatus(
         session_id=session.id,
