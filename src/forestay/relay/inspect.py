@@ -1,4 +1,4 @@
-"""Operations that look and change nothing: status, preview, estimates, the audit (CRP §1.2)."""
+"""Operations that change nothing: status, preview, estimates, the audit (CRP §1.2)."""
 
 from __future__ import annotations
 

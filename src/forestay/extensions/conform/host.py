@@ -1,4 +1,4 @@
-"""Our side of a comparison: the sandbox with everything real around it, in a project folder that is thrown away."""
+"""Our side of a comparison: the sandbox with real surroundings, in a temporary project folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from forestay.kernel import ExtensionConfig, Ledger, SystemClock
 
 
 class Place:
-    """A project, a home and a temporary folder, as the oracle's side has them."""
+    """A project, a home and a temporary folder, as on the oracle's side."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class Place:
 
 
 class Host:
-    """One extension in the sandbox, permissive, with its evidence in a ledger of its own."""
+    """Runs one extension in the sandbox in permissive mode, with its evidence in its own ledger."""
 
     def __init__(
         self,

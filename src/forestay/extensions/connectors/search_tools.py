@@ -75,7 +75,7 @@ def find(files: FsConnector, call: Call, params: Mapping[str, Any]) -> Output:
 
 
 def walk(files: FsConnector, call: Call, path: str) -> Iterator[tuple[str, str]]:
-    """Everything below `path` by relative name, folders first met before what is in them; links are not followed."""
+    """Yield everything below `path` as relative name and kind, a folder before its contents; follow no links."""
     queue, seen = [""], 0
     while queue:
         here = queue.pop()
@@ -113,7 +113,7 @@ def _contents(files: FsConnector, call: Call, path: str, glob: str | None) -> It
 
 
 def _lines(files: FsConnector, call: Call, path: str) -> list[str] | None:
-    """The lines of a text file; None for what is binary, too large or may not be read."""
+    """Return the lines of a text file; None for a file that is binary or may not be read."""
     try:
         data = base64.b64decode(files.run(call, {"op": "read", "path": path, "length": MAX_FILE_BYTES})["base64"])
     except Problem:
@@ -122,7 +122,7 @@ def _lines(files: FsConnector, call: Call, path: str) -> list[str] | None:
 
 
 def _hits(lines: list[str], match: Any, around: int, limit: int) -> Iterator[tuple[int, bool]]:
-    """The lines to show, in order and once, each with whether it is a hit."""
+    """Yield each line to show once, in order, with whether it is a hit."""
     hits = []
     for index, line in enumerate(lines):
         if match(line):
@@ -138,7 +138,7 @@ def _hits(lines: list[str], match: Any, around: int, limit: int) -> Iterator[tup
 
 
 def _matcher(params: Mapping[str, Any]) -> Any:
-    """A search that takes linear time whatever the pattern (RE2)."""
+    """Return a search function that takes linear time for every pattern (RE2)."""
     import re2
 
     pattern = text(params, "pattern")
