@@ -53,7 +53,7 @@ class Outbox:
 
     name = "webhooks"
     version = 2
-    prefix = ""
+    prefix = ("run/", "webhook/")
     schema = """
         CREATE TABLE webhooks (
             webhook_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, doc TEXT NOT NULL, secret_version BIGINT NOT NULL,

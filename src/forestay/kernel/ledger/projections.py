@@ -41,8 +41,11 @@ class Projection(Protocol):
 
     name: str
     version: int
-    prefix: str
     schema: str
+
+    @property
+    def prefix(self) -> str | tuple[str, ...]:
+        """What the names of its streams begin with."""
 
     def apply(self, tx: Transaction, records: Sequence[Record]) -> None: ...
 
@@ -101,9 +104,11 @@ def build(
     for statement in filter(str.strip, projection.schema.split(";")):
         tx.execute(table(statement) if _TABLE.search(statement) else statement)
     after = 0
-    while found := page(projection.prefix, after):
+    prefix = projection.prefix if isinstance(projection.prefix, str) else ""  # of several, all in one order
+    while found := page(prefix, after):
         for after, record in found:  # noqa: B007 - the last position is where the next page starts
-            projection.apply(tx, [record])
+            if record.stream.startswith(projection.prefix):
+                projection.apply(tx, [record])
     tx.execute(
         "INSERT INTO projections (name, version) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET version = excluded.version",
