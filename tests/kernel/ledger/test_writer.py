@@ -135,4 +135,4 @@ async def test_who_watches_and_fails_stops_nobody(tmp_path: Path, caplog: pytest
         ledger.observe(watch)
         assert [(await ledger.append("run/a", one()))[0].seq for _ in range(3)] == [0, 1, 2]
     assert told == [1]
-    assert "not told of commits any more" in caplog.text
+    assert "it is not called again" in caplog.text

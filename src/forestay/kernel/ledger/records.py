@@ -1,4 +1,4 @@
-"""What the ledger holds: records, and how they are chained."""
+"""Records of the ledger, and the hash chain over them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_NAMES = 1024  # that are remembered to be right or wrong
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A record before it has its place. `id` and `ts` are given by the ledger unless the caller knows them."""
+    """A record before it has its place. The ledger sets `id` and `ts` unless the caller gives them."""
 
     type: str
     payload: Any = msgspec.field(default_factory=dict)
@@ -51,7 +51,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a stream stands: the last sequence (-1 when empty) and its hash."""
+    """The end of a stream: its last sequence (-1 when empty) and that record's hash."""
 
     seq: int
     hash: str
@@ -62,7 +62,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a record stands in the order in which all were written, and its hash."""
+    """A record's position in the order of all records, and its hash."""
 
     position: int
     stream: str
@@ -71,7 +71,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Drafts for one stream; with `expect`, only if the stream's last sequence is that number (-1: empty)."""
+    """Drafts for one stream; with `expect`, they are written only if its last sequence is that number (-1: empty)."""
 
     stream: str
     drafts: Sequence[Draft]
@@ -87,8 +87,8 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Verification(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `verify` looked at and what it found. `sealed` of the `records` are in archives; `removed` ones are no more,
-    but for their hashes, which lead to the heads."""
+    """The result of `verify`. `sealed` of the `records` are in archives. Of `removed` records only the hashes are left;
+    they lead to the heads."""
 
     streams: int
     records: int
@@ -102,8 +102,8 @@ class Verification(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Encoded(msgspec.Struct, frozen=True, gc=False):
-    """A draft whose JSON is made: the caller's thread pays for that, not the writer. `said` and `about` are the plain
-    values that readers of `payload` and `attrs` will get."""
+    """A draft with its JSON, which the caller's thread makes. `said` and `about` are the plain values that readers of
+    `payload` and `attrs` get."""
 
     type: str
     id: str | None
@@ -115,7 +115,7 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode_appends(appends: Sequence[Append]) -> list[list[Encoded]]:
-    """The JSON of all drafts; each stream may stand once."""
+    """Encode all drafts; each stream may be named once."""
     for item in appends:
         check_stream(item.stream)
     if len(appends) > 1:
@@ -132,11 +132,11 @@ def encode_appends(appends: Sequence[Append]) -> list[list[Encoded]]:
 def _check_once(streams: list[str]) -> None:
     for name, count in Counter(streams).items():
         if count > 1:
-            raise Problem("invalid_request", f"The stream {name} stands twice in one commit.", stream=name)
+            raise Problem("invalid_request", f"The stream {name} is named twice in one commit.", stream=name)
 
 
 def _encoded(draft: Draft, payload: bytes, said: Any, attrs: bytes, about: Any) -> Encoded:
-    """A draft with its bytes, and what readers and followers get: plain values that no caller can change."""
+    """Check a draft and add its bytes, and plain values for readers that no caller can change."""
     if not _is_type(draft.type):
         raise Problem("schema_mismatch", f"{draft.type[:80]!r} is not a record type.", at="$.type")
     if len(payload) + len(attrs) > MAX_PAYLOAD_BYTES:
@@ -162,7 +162,7 @@ def check_stream(name: str) -> None:
 
 @lru_cache(maxsize=_MOST_NAMES)
 def _is_stream(name: str) -> bool:
-    """Whether a stream may have this name. The same ones are written to again and again."""
+    """Whether a stream may have this name; remembered, because the same streams are written again and again."""
     return _STREAM_NAME.fullmatch(name) is not None
 
 
@@ -176,7 +176,7 @@ def _is_short_type(name: str) -> bool:
 
 
 def check_record(record: Record) -> None:
-    """Refuse a record that no ledger could have written: somebody made it up."""
+    """Refuse a record that no ledger could have written."""
     check_stream(record.stream)
     if not _is_type(record.type) or "\0" in record.id or not -MAX_TIME <= record.ts <= MAX_TIME:
         raise Problem(
@@ -188,7 +188,7 @@ def check_record(record: Record) -> None:
 
 
 class Tail:
-    """Where a stream ends, as its writer knows it, and how it goes on (L1, L3)."""
+    """The end of a stream, as its writer knows it; extends the chain (L1, L3)."""
 
     __slots__ = ("_json", "_ts", "hash", "id", "name", "seq")
 
@@ -207,11 +207,11 @@ class Tail:
         return other
 
     def extend(self, drafts: Sequence[Encoded], now: int, ids: Iterator[str], rows: list[Row]) -> list[Record]:
-        """Give each draft its place, and add its row to `rows`; `ids` has one for each, which is for those that have
-        none of their own."""
+        """Give each draft its place, and add its row to `rows`. `ids` has one id per draft, for drafts without their
+        own."""
         records = []
         number, name, seq, hash, digits = self.id, self.name, self.seq, self.hash, self.hash.hex()
-        for item, new in zip(drafts, ids, strict=False):  # ends with the drafts: what is left of the ids is for others
+        for item, new in zip(drafts, ids, strict=False):  # ends with the drafts; the other ids are for the next stream
             prev, type, payload, about = digits, item.type, item.payload, item.about
             id = item.id or new
             ts = self._ts = max(now, self._ts) if item.ts is None else item.ts
@@ -227,7 +227,7 @@ class Tail:
 def link(
     stream: bytes, seq: int, id: str, type: str, ts: int, payload: bytes, attrs: bytes, prev: bytes
 ) -> tuple[bytes, bytes]:
-    """The hash of a record, and the canonical bytes it is taken over. `stream` is the name as JSON."""
+    """Return a record's hash and the canonical bytes that it covers. `stream` is the name as JSON."""
     preimage = b'{"attrs":%b,"id":%b,"payload":%b,"prev":"%b","seq":%d,"stream":%b,"ts":%d,"type":%b}' % (
         attrs,
         msgspec.json.encode(id),
@@ -242,7 +242,7 @@ def link(
 
 
 def hash_of(record: Record) -> bytes:
-    """The hash that `record` should carry."""
+    """Compute the hash that `record` must carry."""
     return link(
         msgspec.json.encode(record.stream),
         record.seq,

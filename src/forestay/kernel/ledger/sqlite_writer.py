@@ -21,7 +21,7 @@ _KEEP_STREAMS = 8192
 
 
 class SqliteWriter(LoneWriter):
-    """Owns the writing connection of a file."""
+    """Owns the writing connection of a ledger file."""
 
     checkpoint_commits = 256  # some 1,500 pages
 
@@ -40,7 +40,7 @@ class SqliteWriter(LoneWriter):
         self._streams: dict[str, Tail] = {}
         self._data_version = -1
         self._connection: sqlite3.Connection | None = None
-        self._waits_for_others = True  # the connection
+        self._waits_for_others = True  # whether the connection does
         self._commits = 0
         self.start()
 
@@ -53,7 +53,7 @@ class SqliteWriter(LoneWriter):
             self._checkpoint()
 
     def _release(self) -> None:
-        """A ledger that was closed is whole in its file: who copies it alone has everything."""
+        """Checkpoint and close: the file of a closed ledger is complete without its write-ahead log."""
         with self._turn:
             if self._commits:
                 self._checkpoint()
@@ -61,7 +61,7 @@ class SqliteWriter(LoneWriter):
                 self._connection.close()
 
     def _checkpoint(self) -> None:
-        """Move what the write-ahead log holds into the file, as far as readers let it, after the answers are out."""
+        """Move the write-ahead log into the file, as far as readers allow, after the answers are out."""
         self._commits = 0
         try:
             if self._connection is not None:
@@ -70,7 +70,7 @@ class SqliteWriter(LoneWriter):
             self._abandon()  # the next group meets the same disk and says so
 
     def _write(self, group: list[Ticket]) -> list[Record]:
-        """One transaction for the whole group; a ticket that cannot go in fails alone."""
+        """Write the group in one transaction; a ticket that cannot be written fails alone."""
         try:
             connection = self._begin()
             if group[0].job is not None:
@@ -82,13 +82,13 @@ class SqliteWriter(LoneWriter):
             self._abandon()
             refuse(group, as_problem(error))
             return []
-        except Problem as problem:  # a closed or unreadable database, before any ticket was looked at
+        except Problem as problem:  # the database cannot be written at all
             self._abandon()
             refuse(group, problem)
             return []
         except HeldError:
             raise
-        except BaseException:  # an interrupt of a loop's thread: what was begun must not stay begun
+        except BaseException:  # an interrupt on a loop's thread must not leave the transaction open
             self._abandon()
             raise
         self._commits += bool(records)
@@ -111,7 +111,7 @@ class SqliteWriter(LoneWriter):
                 raise HeldError from error
             raise
         version = cursor.execute("PRAGMA data_version").fetchone()[0]
-        if version != self._data_version:  # another process wrote: what we remember may be old
+        if version != self._data_version:  # another process wrote: the remembered tails may be old
             self._streams.clear()
             self._data_version = version
         if len(self._streams) > _KEEP_STREAMS:
@@ -120,13 +120,13 @@ class SqliteWriter(LoneWriter):
         return self._connection
 
     def _abandon(self) -> None:
-        """Forget a failed transaction, and the connection with it: the next group starts clean."""
+        """Drop a failed transaction with its connection; the next group starts clean."""
         self._streams.clear()
         if self._connection is not None:
             try:
                 self._connection.close()
             except sqlite3.Error:
-                pass  # it is gone either way
+                pass  # it is not used again
             self._connection = None
             self._data_version = -1
 
@@ -144,7 +144,7 @@ class SqliteWriter(LoneWriter):
         return []
 
     def _append_all(self, connection: sqlite3.Connection, group: list[Ticket]) -> list[Record]:
-        """All tickets at once. Where one of them cannot go in, they are written again, one by one."""
+        """Write all tickets at once; when one cannot be written, start over, one by one."""
         cursor = connection.cursor()
         try:
             return self._append(cursor, group)
@@ -175,7 +175,7 @@ class SqliteWriter(LoneWriter):
         return records
 
     def _append(self, cursor: sqlite3.Cursor, group: Sequence[Ticket]) -> list[Record]:
-        """Write every ticket whose expectations hold (L4). What else can fail leaves a part of the group written."""
+        """Write every ticket whose expectations hold (L4). Any other failure may leave a part of the group written."""
         if len(group) == 1 and len(group[0].appends) == 1:
             return self._append_one(cursor, group[0], group[0].appends[0])
         now, ids = self._clock.now_ms(), iter(self._ids.several(sum([ticket.count for ticket in group])))
@@ -201,7 +201,7 @@ class SqliteWriter(LoneWriter):
         return list(chain.from_iterable(written))
 
     def _append_one(self, cursor: sqlite3.Cursor, ticket: Ticket, item: Append) -> list[Record]:
-        """As `_append`, of one caller who writes to one stream: without what a group needs."""
+        """Like `_append`, for one ticket with one stream, the common case."""
         ticket.error = None
         stream = self._streams.get(item.stream)
         try:
@@ -220,7 +220,7 @@ class SqliteWriter(LoneWriter):
         return records
 
     def _expected(self, cursor: sqlite3.Cursor, appends: Sequence[Append]) -> list[Tail]:
-        """The streams of one ticket, which stand where its caller expects them. A new one is made when all do."""
+        """Check a ticket's expectations and return its streams; create the missing ones when all hold."""
         known = [self._streams.get(item.stream) or self._stored(cursor, item.stream) for item in appends]
         for item, stream in zip(appends, known, strict=True):
             if item.expect is not None:
@@ -243,7 +243,7 @@ class SqliteWriter(LoneWriter):
         return tail
 
     def _project(self, cursor: sqlite3.Cursor, records: list[Record]) -> None:
-        """L6: have the projections of a stream see its records."""
+        """L6: update the projections of a stream with its records."""
         stream = records[0].stream
         for projection in self.projections:
             if stream.startswith(projection.prefix):

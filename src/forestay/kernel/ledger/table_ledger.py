@@ -1,4 +1,4 @@
-"""What the backends share: tickets for the writer, and questions that have one SQL text."""
+"""The common part of the backends: tickets for the writer, and reads with one SQL text."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PAGE = 1000
 
 
 class TableLedger(Ledger):
-    """A ledger on tables: one thread writes, any thread reads. `horizon` is an SQL expression: positions below it are
-    all there is (empty: all that is visible is)."""
+    """A ledger on tables: one thread writes, any thread reads. `horizon` is an SQL expression for the position that
+    readers of everything stay below (empty: none)."""
 
     horizon = ""
 
@@ -41,7 +41,7 @@ class TableLedger(Ledger):
 
     @abstractmethod
     def _snapshot(self, work: Callable[[Database], T]) -> T:
-        """As `_read_now`, in one view of the database: what is written meanwhile does not show."""
+        """Like `_read_now`, on one snapshot of the database."""
 
     @abstractmethod
     def _take_in(self, tx: Database, lines: Iterable[bytes]) -> int: ...
@@ -75,7 +75,7 @@ class TableLedger(Ledger):
         waiter: asyncio.Future[list[Record]] = loop.create_future()
         ticket.waiter = waiter
         self._writer.put(ticket)
-        if waiter.done():  # it was written at once
+        if waiter.done():  # a lone caller: it is written already
             return waiter.result()
         count_outside(loop, 1)
         try:
@@ -154,7 +154,7 @@ class TableLedger(Ledger):
         return await self._read(lambda db: tables.position(db, self.horizon))
 
     async def count(self) -> int:
-        return await self.position()  # where they are numbered one by one
+        return await self.position()  # for backends that number records one by one
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return await self._read(lambda db: db.execute(sql, parameters).fetchall())
@@ -171,7 +171,7 @@ class TableLedger(Ledger):
         return follow.follow_all(self, self._feeds, prefix, after, poll, self._hidden)
 
     async def _hidden(self, prefix: str, position: int) -> bool:
-        """Whether something under `prefix` behind `position` is written that may not be shown yet."""
+        """Whether a record under `prefix` behind `position` is written but not yet below the horizon."""
         return bool(self.horizon) and bool(await self._read(lambda db: tables.read_all(db, prefix, position, 1)))
 
     # The whole
@@ -185,7 +185,7 @@ class TableLedger(Ledger):
     @staticmethod
     @abstractmethod
     def _unreadable(error: Exception) -> bool:
-        """Whether a stored page cannot be read."""
+        """Whether `error` means that a stored page cannot be read."""
 
     def export(self, prefix: str = "") -> AsyncIterator[bytes]:
         return transfer.export(self, prefix)

@@ -1,5 +1,5 @@
-"""The tables `streams` and `records`: how every backend reads and writes them. What left the table of records is read
-from the archives, so that nobody who reads has to know."""
+"""The SQL of the tables `streams` and `records`, for every backend. Records that moved to the archives are read from
+there, so that no reader needs to know."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BEHIND = "\x7f"  # sorts behind every character of a stream's name
 
 
 def find_stream(db: Database, name: str) -> tuple[int, int, bytes] | None:
-    """Number, head and hash of a stream; None when there is none of this name."""
+    """Return number, head and hash of a stream; None when no stream has this name."""
     found: tuple[int, int, bytes] | None = db.execute(
         "SELECT id, head, hash FROM streams WHERE name = ?", (name,)
     ).fetchone()
@@ -31,13 +31,13 @@ def find_stream(db: Database, name: str) -> tuple[int, int, bytes] | None:
 
 
 def make_stream(db: Database, name: str) -> int:
-    """A new stream, which stands before its first record; its number."""
+    """Create an empty stream and return its number."""
     row = db.execute("INSERT INTO streams (name, head, hash) VALUES (?, -1, ?) RETURNING id", (name, GENESIS))
     return int(row.fetchone()[0])
 
 
 def stream_row(db: Database, name: str) -> tuple[int, int, bytes]:
-    """As `find_stream`, for a stream that is made when it is not there."""
+    """Like `find_stream`, and create the stream when it is missing."""
     return find_stream(db, name) or (make_stream(db, name), -1, GENESIS)
 
 
@@ -48,20 +48,20 @@ def insert_records(db: Database, rows: Iterable[Row]) -> None:
 
 
 def move_heads(db: Database, heads: Iterable[tuple[int, bytes, int]]) -> None:
-    """Let streams stand elsewhere: the sequence, its hash and the stream's number, of each."""
+    """Move the heads of streams; each head is a sequence, its hash and the stream's number."""
     db.executemany("UPDATE streams SET head = ?, hash = ? WHERE id = ?", heads)
 
 
 def read(db: Database, stream: str, start: int, limit: int | None, reverse: bool) -> list[Record]:
-    """Records of a stream from `start` on, the newest first with `reverse`. One statement asks for them and for the one
-    before them, whose hash the first of them names; a second one where they are in archives. The limit stands in the
-    text: PostgreSQL would plan each question anew to make use of it."""
+    """Return records of a stream from `start` on, newest first with `reverse`. One statement reads them and the record
+    before them, whose hash the first of them names; archived records need a second one. The limit stands in the SQL
+    text, because PostgreSQL would plan each statement anew to make use of a parameter."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM records r WHERE r.stream = (SELECT id FROM streams WHERE name = ?) "  # noqa: S608
         f"AND r.seq >= ? ORDER BY r.seq {'DESC' if reverse else 'ASC'} LIMIT {_ALL if limit is None else limit + 1}",
         (stream, start - 1),
     )
-    with closing(rows):  # left in the middle it would hold this connection to what it saw then
+    with closing(rows):  # an open cursor would keep the connection on an old snapshot
         if not reverse:
             first = rows.fetchone()
             older = _older(db, stream, start, first, None if limit is None else limit + 1)
@@ -75,7 +75,7 @@ def read(db: Database, stream: str, start: int, limit: int | None, reverse: bool
 
 
 def _older(db: Database, stream: str, start: int, first: Any, limit: int | None) -> list[archives.Kept]:
-    """What archives have of the records from the one before `start` on, where the table begins with `first`."""
+    """Return the archived records from the one before `start` up to `first`, where the table begins."""
     low = max(start - 1, 0)
     if first is not None and first[0] <= low:
         return []
@@ -85,7 +85,7 @@ def _older(db: Database, stream: str, start: int, first: Any, limit: int | None)
 def _oldest_first(
     db: Database, stream: str, start: int, found: list[Any], limit: int | None
 ) -> Sequence[archives.Kept]:
-    """What archives have of the last records, where the table has `found` of them."""
+    """Return the archived part of the last records; `found` are those in the table."""
     low, high = max(start - 1, 0), found[0][0] - 1 if found else head(db, stream).seq
     if limit is not None:
         low = max(low, high - (limit - len(found)))
@@ -93,7 +93,7 @@ def _oldest_first(
 
 
 def _chained(db: Database, stream: str, rows: Iterable[Any], start: int) -> Iterator[Record]:
-    """The records from `start` on, each with the hash of the one before it."""
+    """Yield the records from `start` on, each with the hash of its predecessor."""
     prev = GENESIS.hex()
     for seq, id, type, ts, payload, attrs, digest in rows:
         hash = digest.hex()
@@ -105,7 +105,7 @@ def _chained(db: Database, stream: str, rows: Iterable[Any], start: int) -> Iter
 
 
 def hash_at(db: Database, stream: str, seq: int) -> bytes | None:
-    """The hash of a record, wherever it is; None where there is none."""
+    """Return the hash of a record, archived or not; None when there is no such record."""
     sql = "SELECT r.hash FROM records r WHERE r.stream = (SELECT id FROM streams WHERE name = ?) AND r.seq = ?"
     row = db.execute(sql, (stream, seq)).fetchone()
     if row is None:
@@ -116,7 +116,7 @@ def hash_at(db: Database, stream: str, seq: int) -> bytes | None:
 
 
 def place_of(db: Database, stream: str, seq: int) -> Place | None:
-    """Where a record stands among all, also when it is archived or removed."""
+    """Return a record's place among all records, also of an archived or removed one."""
     sql = "SELECT r.pos, r.hash FROM records r JOIN streams s ON s.id = r.stream WHERE s.name = ? AND r.seq = ?"
     found = db.execute(sql, (stream, seq)).fetchone() or archives.place_of(db, stream, seq)
     return None if found is None else Place(found[0], stream, seq, found[1].hex())
@@ -130,7 +130,7 @@ def _decoded(stream: str, seq: int, payload: bytes, attrs: bytes | None) -> tupl
 
 
 def read_all(db: Database, prefix: str, after: int, limit: int, below: str = "") -> list[tuple[int, Record]]:
-    """Records behind the position `after`; `below` is an expression of the backend that they stay below."""
+    """Return records behind the position `after`; `below` is the backend's SQL for the upper bound."""
     end = _end(db, below)
     rows = db.execute(
         f"SELECT r.pos, s.name, {_COLUMNS}, "  # noqa: S608 - the columns are ours
@@ -161,7 +161,7 @@ def read_all(db: Database, prefix: str, after: int, limit: int, below: str = "")
 
 
 def places(db: Database, after: int, limit: int, below: str = "") -> list[Place]:
-    """As `read_all`, without what the records say; also those of records that were removed."""
+    """Like `read_all`, without payloads, and with the places of removed records."""
     end = _end(db, below)
     rows = db.execute(
         "SELECT r.pos, s.name, r.seq, r.hash FROM records r "
@@ -178,8 +178,7 @@ def places(db: Database, after: int, limit: int, below: str = "") -> list[Place]
 
 
 def _end(db: Database, below: str) -> int:
-    """Where readers of everything stop: one number for the table and the archives, which are asked one after the
-    other."""
+    """Return the upper bound as one number, because the table and the archives are read one after the other."""
     return int(db.execute(f"SELECT {below}").fetchone()[0]) if below else _ALL
 
 
@@ -191,9 +190,9 @@ def _merged(
     end: int,
     limit: int,
 ) -> list[tuple[int, T]]:
-    """The first `limit` items by position, of those from the table and those of the archives, which come by their first
-    position: no more archives are opened than have one of them. What is sealed between the two questions comes from
-    both, and counts once."""
+    """Merge items of the table and of the archives, and return the first `limit` by position. Archives come in the
+    order of their first position, so only those that hold one of the items are opened. A record that is sealed between
+    the two reads comes from both and counts once."""
     known = {position for position, _ in found}
     for archive in shelved:
         if len(found) >= limit and archive.low > found[-1][0]:
@@ -210,7 +209,7 @@ def head(db: Database, stream: str) -> Head:
 
 
 def streams(db: Database, prefix: str, after: str, limit: int) -> dict[str, Head]:
-    """The streams that hold records: one that was only looked at, or whose first append was refused, has a row too."""
+    """Return the streams that hold records; a stream without any has a row too, after a refused first append."""
     rows = db.execute(
         "SELECT name, head, hash FROM streams WHERE name >= ? AND name < ? AND name > ? AND head >= 0 "
         "ORDER BY name LIMIT ?",
@@ -225,7 +224,7 @@ def position(db: Database, below: str = "") -> int:
 
 
 def check_version(version: int, known: int) -> None:
-    """Refuse the tables of a newer forestay: what this one does not know it cannot keep."""
+    """Refuse tables of a newer forestay, which this version cannot maintain."""
     if version > known:
         raise Problem(
             "migration_unsupported",

@@ -42,7 +42,7 @@ class Ticket:
             for item in group:
                 self.count += 1
                 self.size += len(item.payload)
-        self.rides = False  # with the next one: its caller does not wait for it
+        self.rides = False  # goes with the next ticket; its caller does not wait
         self.result: Any = None
         self.error: BaseException | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -60,12 +60,12 @@ class Ticket:
 
 
 def ticket_of(appends: Sequence[Append]) -> Ticket:
-    """A ticket with everything checked and encoded: the caller's thread pays for that, not the writer."""
+    """Check and encode `appends` on the caller's thread, so that the writer does not pay for it."""
     return Ticket(appends, encode_appends(appends))
 
 
 class Feeds:
-    """All followers of one ledger. `announced` is called by whoever wrote."""
+    """All followers of one ledger."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,7 +89,7 @@ class Feeds:
                 table.pop(name, None)
 
     def announced(self, records: list[Record]) -> Deliveries:
-        """Who gets which of `records`, by event loop: the writer brings them together with its answers."""
+        """Return the records that each follower gets, by event loop; the writer delivers them with its answers."""
         if not self._by_stream and not self._by_prefix:
             return {}
         deliveries: dict[Feed, list[Record]] = {}
@@ -107,7 +107,7 @@ class Feeds:
         return by_loop
 
     def stale(self, streams: Collection[str] | None) -> None:
-        """Have those who follow one of `streams` read from disk: another process wrote to it. None: to any stream."""
+        """Make the followers of `streams` (None: of all) read from disk, because another process wrote."""
         with self._lock:
             names = self._by_stream if streams is None else streams
             found = [feed for name in names for feed in self._by_stream.get(name, ())]
@@ -130,7 +130,7 @@ def _nudge(feeds: list[Feed]) -> None:
 
 
 class Writer(ABC):
-    """Writes groups of tickets. `announced` is called after each commit with what became durable."""
+    """Writes groups of tickets. It calls `announced` after each commit with the durable records."""
 
     def __init__(
         self,
@@ -151,22 +151,22 @@ class Writer(ABC):
 
     @abstractmethod
     def _write(self, group: list[Ticket]) -> list[Record]:
-        """Write the group and give back its records; a ticket that cannot go in gets its error, alone."""
+        """Write the group and return its records; only a ticket that cannot be written gets an error."""
 
     @abstractmethod
     def _tidy(self) -> None:
-        """What is due after the answers of a group are out."""
+        """Do the work that can wait until a group's answers are out."""
 
     @abstractmethod
     def _release(self) -> None:
-        """Let the database go."""
+        """Close the connection."""
 
     def start(self) -> None:
-        """Write from now on, on a thread."""
+        """Start the writing thread."""
         self._thread.start()
 
     def put(self, ticket: Ticket, *, later: bool = False) -> None:
-        """Have `ticket` written, `later` with the next one or alone; its caller is told."""
+        """Queue `ticket`; with `later` it waits for the next one, or for `write_now`."""
         with self._closing:
             self._check_open()
             self._later.append(ticket)
@@ -178,7 +178,7 @@ class Writer(ABC):
             raise Problem("ledger_closed", "The ledger is closed.")
 
     def write_now(self) -> None:
-        """Have what waits for the next ticket written."""
+        """Write what waits for the next ticket."""
         with self._closing:
             self._release_later()
 
@@ -205,7 +205,7 @@ class Writer(ABC):
         self._release()
 
     def _write_group(self, group: list[Ticket]) -> None:
-        """Write a group, tell followers and callers what is on disk, then tidy up."""
+        """Write a group, tell callers and followers, then tidy up."""
         self._tell(group, *self._timed(group))
         self._tidy()
 
@@ -222,8 +222,7 @@ class Writer(ABC):
         *,
         here: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Tell who watches, followers and callers what is on disk; `here` is the loop that this runs on, if it is
-        one."""
+        """Tell the observer, followers and callers what is on disk; `here` is the current loop, if any."""
         deliveries: Deliveries = {}
         if records:
             self._observed(records, seconds)
@@ -231,17 +230,17 @@ class Writer(ABC):
         settle(group, deliveries, here)
 
     def _observed(self, records: list[Record], seconds: float) -> None:
-        """Tell who watches. Those who watch are no part of the writing: one that fails is not told again."""
+        """Tell the observer. It is no part of the writing: after a failure it is not called again."""
         if self.observe is None:
             return
         try:
             self.observe(records, seconds)
         except Exception:  # noqa: BLE001 - else every caller would wait for a thread that has ended
-            _log.exception("What watches the ledger has failed, and is not told of commits any more.")
+            _log.exception("The observer of the ledger failed; it is not called again.")
             self.observe = None
 
     def _next_group(self) -> tuple[list[Ticket], bool]:
-        """Wait for one ticket, then take those that came meanwhile. A job is a group of its own."""
+        """Wait for a ticket, then take all that have come meanwhile. A job is a group of its own."""
         first = self._take(wait=True)
         if first is None:
             return [], True
@@ -267,13 +266,13 @@ class Writer(ABC):
 
 
 def refuse(group: list[Ticket], problem: Problem) -> None:
-    """Give `problem` to every caller of a group that has no error of its own."""
+    """Fail every ticket of a group that has no error of its own."""
     for ticket in group:
         ticket.error = ticket.error or problem
 
 
 def check_expected(stream: str, expected: int | None, actual: int) -> None:
-    """L4: a Problem when the stream does not stand where the caller expects it."""
+    """L4: raise when the stream's head is not the one that the caller expects."""
     if expected is not None and expected != actual:
         raise Problem(
             "ledger_conflict",
@@ -285,8 +284,8 @@ def check_expected(stream: str, expected: int | None, actual: int) -> None:
 
 
 def settle(group: list[Ticket], deliveries: Deliveries, here: asyncio.AbstractEventLoop | None = None) -> None:
-    """Bring followers their records and callers their answers: one wake-up per event loop, because waking a thread
-    that sleeps costs more than everything else that is done here, and none of the loop that this runs on."""
+    """Deliver records to followers and answers to callers, with one wake-up per event loop: to wake a sleeping thread
+    costs more than all the rest. `here`, the current loop, needs none."""
     if here is not None and not deliveries:
         for ticket in group:
             ticket.settle()
