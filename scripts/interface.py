@@ -26,9 +26,9 @@ GROUPS: dict[str, tuple[str, str]] = {
         "ui mode hasUI cwd sessionManager modelRegistry model scopedModels thinkingLevel isIdle isProjectTrusted "
         "signal abort hasPendingMessages shutdown getContextUsage compact getSystemPrompt",
     ),
-    "tool ctx": ("what the context of a tool has beside it", "tools executeTool"),
+    "tool ctx": ("what the context of a tool has in addition", "tools executeTool"),
     "command ctx": (
-        "what the context of a command has beside it",
+        "what the context of a command has in addition",
         "getSystemPromptOptions waitForIdle newSession fork navigateTree switchSession reload",
     ),
     "ctx.ui": (
@@ -53,43 +53,44 @@ GROUPS: dict[str, tuple[str, str]] = {
 }
 
 DIFFERS = {
-    "pi.registerShortcut": "At a terminal a key acts where the terminal tells it from others; `/key NAME` always does.",
-    "pi.registerMcpServer": "A person approves the server before it is started.",
-    "pi.registerToolRenderer": "`next()` gives its own extension's renderers; other extensions are asked after it.",
-    "pi.registerMarkdownTransformer": "What it makes of a text is shown beside the text, marked as the extension's.",
-    "pi.registerVirtualModel": "The thinking level of a route has no effect and no retry is told; `models.default` "
-    "names a model of the host.",
-    "pi.getMcpServers": "Values of variables and headers of other extensions' servers are left out.",
-    "event.agent_before_settle": "Entries of the type `context_edit` are left out.",
+    "pi.registerShortcut": "At a terminal the key works when the terminal sends it as a key of its own; `/key NAME` "
+    "always works.",
+    "pi.registerMcpServer": "A person approves the server before it starts.",
+    "pi.registerToolRenderer": "`next()` calls its own extension's renderers; other extensions come after it.",
+    "pi.registerMarkdownTransformer": "The front end shows its result beside the text, marked as the extension's.",
+    "pi.registerVirtualModel": "A route's thinking level has no effect, and the extension hears of no retry; "
+    "`models.default` names a model of the host.",
+    "pi.getMcpServers": "The host leaves out values of variables and headers of other extensions' servers.",
+    "event.agent_before_settle": "The host leaves out entries of the type `context_edit`.",
     "event.provider_stream_event": "`data` is the host's own `text_delta`; a provider's bytes stay with the host.",
-    "pi.sendUserMessage": "A follow-up is a turn of its own, and so is what comes without `deliverAs` while an agent "
-    "works; pi refuses that. Text alone, no images.",
-    "pi.sendMessage": "A follow-up is a turn of its own; what is sent at `agent_end` is one only with `triggerTurn`.",
-    "pi.exec": "The program is confined and sees what the extension may.",
-    "pi.setModel": "The turn under way goes on with its model; the next one has the one that was chosen.",
-    "pi.setThinkingLevel": "It is kept in the session and told; the host's models have no such level.",
-    "pi.getSettings": "The model, the thinking level and the theme; the host's own settings are not told.",
-    "ctx.mode": "`tui` while a person is there, `print` otherwise.",
-    "ctx.isProjectTrusted": "Always true: an extension runs when a person trusts the project, and not before.",
-    "ctx.shutdown": "It ends a chat; a host that others use goes on.",
-    "ctx.modelRegistry": "Keys stay with the host; `getApiKey` gives a word that opens nothing.",
-    "command ctx.getSystemPromptOptions": "The folder, the active tools and the prompt alone.",
+    "pi.sendUserMessage": "A follow-up is a separate turn. So is a message without `deliverAs` while an agent works; "
+    "pi refuses that. Only text, no images.",
+    "pi.sendMessage": "A follow-up is a separate turn; a message at `agent_end` starts one only with `triggerTurn`.",
+    "pi.exec": "The program is confined and sees only what the extension may see.",
+    "pi.setModel": "The current turn keeps its model; the next one uses the chosen model.",
+    "pi.setThinkingLevel": "The session keeps it and extensions hear of it; the host's models have no such level.",
+    "pi.getSettings": "The model, the thinking level and the theme; not the host's own settings.",
+    "ctx.mode": "`tui` while a person is present, `print` otherwise.",
+    "ctx.isProjectTrusted": "Always true: an extension runs only when a person trusts the project.",
+    "ctx.shutdown": "It ends a chat; it does not stop a host that others use.",
+    "ctx.modelRegistry": "Keys stay with the host; `getApiKey` returns a placeholder that is no key.",
+    "command ctx.getSystemPromptOptions": "Only the folder, the active tools and the prompt.",
     "tool ctx.executeTool": "A tool of another extension needs the capability `tool`.",
-    "ctx.ui.setHiddenThinkingLabel": "It is taken; no thinking is shown.",
-    "ctx.ui.setEditorComponent": "It is kept and given back; the editor stays the front end's own.",
+    "ctx.ui.setHiddenThinkingLabel": "The call works, but the host shows no thinking.",
+    "ctx.ui.setEditorComponent": "`getEditorComponent` returns it; the front end keeps its own editor.",
     "ctx.ui.addAutocompleteProvider": "A chat asks it at the tab key, for the last word of the line.",
-    "ctx.ui.onTerminalInput": "It hears the keys of components; a line reaches nobody before it is sent.",
-    "ctx.ui.setToolsExpanded": "It is kept and given back; what is folded is the person's choice.",
+    "ctx.ui.onTerminalInput": "It gets the keys of components; nobody sees a line before it is sent.",
+    "ctx.ui.setToolsExpanded": "`getToolsExpanded` returns it; the person chooses what is folded.",
     "event.after_provider_response": "Status 200 and no headers: a provider's own stay with the host.",
-    "event.before_provider_request": "Of what it changes, messages, tokens and temperature count.",
-    "event.session_directory": "It is heard by who listens; the host chooses where sessions lie.",
+    "event.before_provider_request": "A handler can change messages, tokens and temperature, and nothing else.",
+    "event.session_directory": "Listeners get it, but the host chooses where sessions are.",
     "program.-p": "On the PATH of the extension's programs, under its grants and tokens; it keeps no session.",
     "program.--mode-rpc": "prompt, steer, follow_up, clear_queue, abort, new_session, get_state, get_messages, "
     "set_model, get_last_assistant_text, get_available_models.",
 }
 
 ABSENT = {
-    "event.before_provider_headers": "Requests to providers, and their keys, are the host's.",
+    "event.before_provider_headers": "The host makes the requests to providers, and keeps their keys.",
     "event.project_trust": "A person decides about trust before any extension runs.",
     "event.cache_warming_decision": "The host warms no caches of providers.",
 }
@@ -141,9 +142,9 @@ def interface_page() -> str:
     lines = [
         "# What extensions find",
         "",
-        "Each name of pi 1.5.0's interface for extensions, and what it does here. A name *works* when a test of this",
-        "project proves it; the tests are named. *Differs* says how, *absent* says why. This page is generated by",
-        "`make docs` from the tests' marks (`@pytest.mark.api`) and `scripts/interface.py`.",
+        "This page lists each name of the interface of [pi](glossary.md#pi) 1.5.0 for extensions, and what it does",
+        "here. A name *works* when one of the named tests proves it. *Differs* says how, *absent* says why.",
+        "`make docs` generates this page from the tests' marks (`@pytest.mark.api`) and `scripts/interface.py`.",
         "",
         f"{len(names())} names: {works} work, {len(differs)} differ, {len(absent)} are absent.",
         "",
