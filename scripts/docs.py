@@ -76,7 +76,7 @@ def commands_page() -> str:
 
 
 def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """The commands below `command`, depth first; a group only leads to others."""
+    """Yield the commands below `command`, depth first, without the groups."""
     inner = getattr(command, "commands", None)
     if inner is None:
         yield path, command
@@ -110,7 +110,7 @@ def _named(item: Any) -> str:
 
 
 def _meaning(item: Any) -> str:
-    """What it says of itself; an argument whose name says it all need not."""
+    """Return the help of a parameter; an argument without one is described by its name."""
     named = f"The {item.name.replace('_', ' ')}." if item.param_type_name == "argument" else ""
     return _sentence(item.help) or named
 
@@ -150,7 +150,7 @@ def operations_page() -> str:
 
 
 def capabilities_page() -> str:
-    """The page as it is, with the parts between its markers made anew."""
+    """Return the existing page with the parts between its markers generated again."""
     text = (REFERENCE / "capabilities.md").read_text("utf-8")
     for name, rows in (("capabilities", _capability_rows()), ("node-modules", _module_rows())):
         begin, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
@@ -179,7 +179,7 @@ def _module_rows() -> list[str]:
         needs = sorted({capability for needed in row.members.values() for capability in needed})
         told = " and ".join(f"`{capability}`" for capability in needs) or "nothing"
         if not row.stub:
-            told = "missing: an import finds nothing"
+            told = "is missing: an import finds nothing"
         if row.forbidden:
             told = f"stops the build: {row.forbidden[0].lower()}{row.forbidden[1:]}"
         rows.append(_cells(f"`{name}`" if row.package else f"`node:{name}`", told))
@@ -187,7 +187,7 @@ def _module_rows() -> list[str]:
 
 
 def _sentence(text: str | None) -> str:
-    """One line that ends, and that a table can hold."""
+    """Return a text as one line that ends with a full stop and fits a table's cell."""
     line = " ".join((text or "").split()).replace("|", "\\|")
     return line if not line or line.endswith((".", "!", "?")) else line + "."
 
