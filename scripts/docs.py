@@ -29,8 +29,9 @@ def problems_page() -> str:
     lines = [
         "# Problems",
         "",
-        "Every error of forestay is a row of one table. `forestay problems KEY` explains one of them.",
-        "`make docs` generates this page from `kernel/problem_table.py`.",
+        "This page lists every error of forestay and what to do about it. Each is a [problem](glossary.md#problem):",
+        "a row of one table, with its code in every [contract](glossary.md#contract). `forestay problems KEY` explains",
+        "one of them. `make docs` generates this page from `kernel/problem_table.py`.",
         "",
     ]
     for row in TABLE.values():
@@ -56,12 +57,13 @@ def commands_page() -> str:
     lines = [
         "# Commands",
         "",
-        "Every command, with the text of `--help`. `make docs` generates this page from the commands.",
+        "This page lists every command, with the text of `--help`. `make docs` generates it from the commands.",
         "",
-        "Each also takes `--json` (one LAFS envelope), `--human`, `--quiet`, `--field NAME` (one plain value),",
-        "`--fields A,B` and `--mvi LEVEL`, at any place of the line. The default is text for people on a terminal, and",
-        "one envelope in a pipe. The exit code is the problem's own, as in [the table](problems.md). 0 is success, 130",
-        "an interruption by the keyboard.",
+        "Each command also takes `--json` (one [LAFS](glossary.md#lafs) [envelope](glossary.md#envelope)), `--human`,",
+        "`--quiet`, `--field NAME` (one plain value), `--fields A,B` and `--mvi LEVEL`",
+        "([how much is shown](glossary.md#mvi)), at any place. On a terminal the default is text for people. In a",
+        "pipe it is one envelope. The exit code is that of the [problem](problems.md); 0 is success, 130 an",
+        "interruption by the keyboard.",
         "",
     ]
     for name, entry in sorted({**COMMANDS, **GROUPS}.items()):
@@ -127,9 +129,9 @@ def operations_page() -> str:
     lines = [
         "# HTTP operations",
         "",
-        "Every operation of the host. `make docs` generates this page from the rows that route and check requests.",
-        "`GET /v1/openapi.json` and `GET /crp/openapi.json` describe the parameters and answers.",
-        "How they behave: [HTTP](http.md), [relay](relay.md).",
+        "This page lists every operation of the host and the [scope](glossary.md#scope) that it needs. `make docs`",
+        "generates it from the rows that route and check requests. `GET /v1/openapi.json` and `GET /crp/openapi.json`",
+        "describe what each operation takes and answers. [HTTP](http.md) and [relay](relay.md) say how they behave.",
         "",
     ]
     by_tag: dict[str, list[str]] = {}

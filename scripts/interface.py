@@ -141,9 +141,9 @@ def interface_page() -> str:
     lines = [
         "# What extensions find",
         "",
-        "Each name of pi 1.5.0's interface for extensions, and what it does here. A name *works* when a test of this",
-        "project proves it; the table names the tests. *Differs* says how, *absent* says why. `make docs` generates",
-        "this page from the tests' marks (`@pytest.mark.api`) and `scripts/interface.py`.",
+        "This page lists each name of the interface of [pi](glossary.md#pi) 1.5.0 for extensions, and what it does",
+        "here. A name *works* when one of the named tests proves it. *Differs* says how, *absent* says why.",
+        "`make docs` generates this page from the tests' marks (`@pytest.mark.api`) and `scripts/interface.py`.",
         "",
         f"{len(names())} names: {works} work, {len(differs)} differ, {len(absent)} are absent.",
         "",
