@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from forestay.extensions.engine.limits import EngineTrap
+from forestay.extensions.outcomes import ToolOutcome
 from forestay.kernel import Bounds, bounded
 
 MAX_OUTBOX = 64 * 1024 * 1024
@@ -193,3 +194,15 @@ def read_sync(request: bytes) -> SyncRequest:
         return _sync_decoder.decode(well_formed(request))
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise EngineTrap("engine", f"the bridge asked something malformed: {str(error)[:200]}") from error
+
+
+def read_outcome(value: Any, updates: list[Any]) -> ToolOutcome:
+    """A tool answers `{content, details}`; a plain string is taken as text, as the agent would show it.
+
+    Only a tool that throws has failed: the real runtime takes no notice of an `isError` in the answer (P10).
+    """
+    if isinstance(value, dict) and isinstance(value.get("content"), list):
+        return ToolOutcome(value["content"], value.get("details"), False, updates)
+    if isinstance(value, str):
+        return ToolOutcome([{"type": "text", "text": value}], None, False, updates)
+    return ToolOutcome([], value, False, updates)

@@ -42,7 +42,6 @@ from forestay.extensions.inventory import (
     listed_commands,
     listed_servers,
     listed_tools,
-    offering,
     owned_tools,
     shortcuts_of,
     unknown_tool,
@@ -369,11 +368,13 @@ class Extensions:
 
     def holder(self, tool: str) -> Member | None:
         """As `owner`; None for a name that no extension has."""
-        return self.withdrawn_by(tool) or offering(self.members, tool)
+        withdrawn = self.withdrawn_by(tool)
+        return withdrawn or next((item for item in self.members if tool in item.extension.registrations.tools), None)
 
     def withdrawn_by(self, tool: str) -> Member | None:
         """The extension that once had the tool and does not offer it any more; calling it says why."""
-        return next((item for item in self.members if item.extension.withdrawn(tool) is not None), None)
+        changed = (item for item in self.members if item.extension.changes)
+        return next((item for item in changed if item.extension.withdrawn(tool) is not None), None)
 
     def tools(self) -> list[Tool]:
         """Every tool that can be called by its name."""

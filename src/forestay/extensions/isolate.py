@@ -39,7 +39,7 @@ from forestay.extensions.engine import snapshot as vm_snapshot
 from forestay.extensions.engine.image import base_image
 from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.snapshot import Snapshot
-from forestay.extensions.engine.vm import MODULE, Vm
+from forestay.extensions.engine.vm import MODULE, Slice, Vm
 from forestay.kernel import Clock, Randomness, SystemClock, SystemRandomness
 
 if TYPE_CHECKING:
@@ -392,10 +392,7 @@ class Isolate:
             return None
         if self._observer is not None:
             self._observer.started(task)
-        vm = self._vm
-        with vm.running():
-            jobs, outbox, thrown = self._execute(task)
-            unhandled = vm.unhandled(self._roots["describe"])
+        jobs, outbox, thrown, unhandled = self._execute(task)
         if self._observer is not None:
             self._observer.finished(jobs, outbox, unhandled)
         effects = _told_in_few(read_effects(outbox))
@@ -412,20 +409,22 @@ class Isolate:
             return effect
         return Reply(effect.number, 0, {"name": "InternalError", "message": "out of memory", "stack": ""})
 
-    def _execute(self, task: Macrotask) -> tuple[int, bytes, GuestError | None]:
-        """Run the macrotask and its microtasks: how many those were, what was said, and what the macrotask threw."""
-        vm, collect = self._vm, self._roots["collect"]
+    def _execute(self, task: Macrotask) -> Slice:
+        """Run the macrotask and its microtasks in one slice."""
+        vm, roots = self._vm, self._roots
+        collect, describe = roots["collect"], roots["describe"]
         if task.kind == "inbound":
             if task.name == "load":
-                thrown = self._evaluate(task)
-                vm.check()
-                return *vm.settle(collect), thrown
+                with vm.running():
+                    thrown = self._evaluate(task)
+                    vm.check()
+                    return Slice(*vm.settle(collect), thrown, vm.unhandled(describe))
             text = b'["%s",%d,%s]' % (task.name.encode(), task.number, task.body)
         elif task.kind == "timer":
             text = b'["timer",0,%d]' % task.number
         else:
             text = b'["result",%d,%s]' % (task.number, task.body)
-        return vm.tick(self._roots["deliver"], collect, text)
+        return vm.slice(roots["deliver"], collect, describe, text)
 
     def _evaluate(self, task: Macrotask) -> GuestError | None:
         """Evaluate the program; what it threw."""

@@ -12,7 +12,7 @@ from wasmtime import component as wasm
 
 from forestay.extensions.compiler.artifact import component_engine
 from forestay.extensions.components.values import bound, quick
-from forestay.extensions.engine.pulse import Pulse
+from forestay.extensions.engine.native import Pulse
 
 # A beat is shorter than letting another thread run meanwhile, and waiting for one's turn again.
 _beat = bound(quick, "wasmtime_engine_increment_epoch", [ctypes.c_void_p])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from forestay.extensions.engine.mapping import available, map_file
 
 if TYPE_CHECKING:
-    from forestay.extensions.engine.memory import Memory
+    from forestay.extensions.engine.vm import Memory
 
 MAX_RUNS = 64  # of one VM that are mapped; shorter ones are copied
 MAX_MAPPED = 12_000  # each splits a mapping in up to three, of which Linux allows some 65,000
