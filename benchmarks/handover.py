@@ -1,4 +1,4 @@
-"""What watching for another thread buys (`engine/handover.py`), and what looking at the loop's queue costs and buys.
+"""What watching for another thread buys (`engine/owner.py`), and what looking at the loop's queue costs and buys.
 
 Short stretches of each way alternate in one process, so that what else the machine does falls on all of them alike; the
 figure is the best median of a way.

@@ -1,4 +1,4 @@
-"""Who may do what: the policy in force, what people add to it, and its answers about calls under way.
+"""Who may do what and how much: the policy in force, what people add to it, its answers about calls, and the quotas.
 
 - A1  A person is asked at most once per extension and capability, unless they said "once"; without a person the
       answer is no. What was asked and answered stands in the records between the first decision and the second.
@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
@@ -21,10 +22,31 @@ from forestay.extensions.connectors.paths import Roots, protected_problem
 from forestay.extensions.consent import Questions
 from forestay.extensions.host_call import CallRecords, Learned, PendingCall, Subject
 from forestay.extensions.protocol import HostCall
-from forestay.kernel import Clock, Decision, Grant, Policy, Problem, Request, Scope, SubjectRules
+from forestay.kernel import (
+    Clock,
+    Decision,
+    ExtensionQuotas,
+    Grant,
+    Policy,
+    Problem,
+    Request,
+    Scope,
+    SubjectRules,
+    SystemClock,
+)
 
 _PARTLY = ("env", "read", "write")
 """Capabilities of which a connector can show the granted part when the whole is not granted."""
+Used = Literal["evidence", "log", "storage", "session"]
+BURST_SECONDS = 20
+DAY = 86_400.0
+_MB = 1_048_576
+_TOLD = {
+    "evidence": "left {used} MB of evidence within a day",
+    "log": "logged {used} MB within a day",
+    "storage": "wrote {used} MB to files within a day",
+    "session": "gave the session and its notices {used} MB to keep",
+}
 
 
 class Authority:
@@ -226,6 +248,88 @@ class PendingPolicy:
 
     def scopes(self, capability: str) -> list[str]:
         return self._authority.scopes(self._pending, capability)
+
+
+class Meter:
+    """The counts of one extension."""
+
+    __slots__ = ("calls", "since", "spent", "then")
+
+    def __init__(self, now: float, burst: float) -> None:
+        self.calls = burst  # that it may make at once
+        self.then = now
+        self.since: dict[str, float] = {}
+        self.spent: dict[str, int] = {}
+
+
+class Quotas:
+    """Counts what extensions use; `over(extension, problem)` hears of the first quota that one of them passes."""
+
+    def __init__(
+        self,
+        limits: ExtensionQuotas,
+        over: Callable[[str, Problem], None],
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._limits = limits
+        self._over = over
+        self._clock = clock or SystemClock()
+        self._burst = float(limits.calls_per_second * BURST_SECONDS)
+        self._meters: dict[str, Meter] = {}
+        self._lock = threading.Lock()
+        self.passed: dict[str, Problem] = {}
+
+    def check(self, extension: str) -> None:
+        """Raise the Problem of an extension that was stopped (Q3)."""
+        problem = self.passed.get(extension)
+        if problem is not None:
+            raise Problem(problem.key, problem.message, **problem.details)
+
+    def call(self, extension: str, now: float) -> None:
+        """Count one host call; raises when the extension is stopped, or by this call passes its rate."""
+        if self.passed:
+            self.check(extension)
+        meter = self._meters.get(extension) or self._meter(extension, now)
+        rate = self._limits.calls_per_second
+        left = min(self._burst, meter.calls + (now - meter.then) * rate) - 1.0
+        meter.calls, meter.then = left, now
+        if left < 0:
+            told = f"made more than {rate} host calls a second for {BURST_SECONDS} seconds"
+            self._pass(extension, "calls_per_second", told, rate)
+            self.check(extension)
+
+    def spend(self, extension: str, kind: Used, size: int) -> None:
+        """Count bytes; `over` hears of it when there are too many."""
+        now = self._clock.monotonic()
+        with self._lock:
+            meter = self._meters.get(extension) or self._meter(extension, now)
+            if kind != "session" and now - meter.since.setdefault(kind, now) >= DAY:
+                meter.since[kind], meter.spent[kind] = now, 0
+            used = meter.spent[kind] = meter.spent.get(kind, 0) + size
+        setting = f"{kind}_mb"
+        limit: int = getattr(self._limits, setting)
+        if used > limit * _MB:
+            self._pass(extension, setting, _TOLD[kind].format(used=used // _MB), limit)
+
+    def _meter(self, extension: str, now: float) -> Meter:
+        return self._meters.setdefault(extension, Meter(now, self._burst))
+
+    def _pass(self, extension: str, setting: str, told: str, limit: int) -> None:
+        name = f"extensions.quotas.{setting}"
+        problem = Problem(
+            "quota_exceeded",
+            f"{extension} {told}; its quota is {limit} ({name}). It was stopped.",
+            extension=extension,
+            quota=setting,
+            limit=limit,
+            setting=name,
+            fix=f"Read what it did, then remove it, or raise {name} and start the host again.",
+        )
+        with self._lock:
+            first = self.passed.setdefault(extension, problem) is problem
+        if first:
+            self._over(extension, problem)
 
 
 def decided(policy: Policy, request: Request, methods: Mapping[str, tuple[str, ...]]) -> Decision:

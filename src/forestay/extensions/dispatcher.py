@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from forestay.extensions.api_table import METHODS, NONE
-from forestay.extensions.authority import Authority, PendingPolicy
+from forestay.extensions.authority import Authority, PendingPolicy, Quotas
 from forestay.extensions.capabilities import derive
 from forestay.extensions.connectors.contract import Call, Connector, Output, Waiting
 from forestay.extensions.connectors.paths import Roots
@@ -32,7 +32,6 @@ from forestay.extensions.evidence import Evidence, weighed_params
 from forestay.extensions.grants import Grants
 from forestay.extensions.host_call import CallKeeper, CallRecords, Kind, PendingCall, Subject, kind_of
 from forestay.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
-from forestay.extensions.quotas import Quotas
 from forestay.extensions.result_stream import ResultStream, own_thread
 from forestay.kernel import Clock, Decision, Grant, Policy, Problem, Request, SystemClock, Weighed
 

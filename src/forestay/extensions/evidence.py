@@ -7,7 +7,7 @@ Invariants:
 - E3  Writing does not hold up a call, but when evidence can no longer be written, no further call is made.
 - E4  The log file is a projection: its lines are made from records that are on disk.
 - E5  Calls that repeat beyond what an ordinary extension does are counted in one record (`repeats.py`).
-- E6  What is written is weighed, and `weigh(extension, kind, bytes)` hears of it: the host sets a quota (`quotas.py`).
+- E6  What is written is weighed, and `weigh(extension, kind, bytes)` hears of it: there are quotas (`authority.py`).
 """
 
 from __future__ import annotations

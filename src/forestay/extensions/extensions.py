@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from forestay.extensions.authority import Quotas
 from forestay.extensions.compaction import summary
 from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.compiler.cache import cache_folder
@@ -58,7 +59,6 @@ from forestay.extensions.packs import Resource, adopt, expanded
 from forestay.extensions.pi_agent import Door
 from forestay.extensions.pi_program import Streams, serve
 from forestay.extensions.protection import protected
-from forestay.extensions.quotas import Quotas
 from forestay.extensions.registry import Tool
 from forestay.extensions.resolution import resolved
 from forestay.extensions.risk import weighed
