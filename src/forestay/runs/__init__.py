@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from forestay.runs.graph_svg import svg
     from forestay.runs.idempotency import Claim, Idempotency, Reply
     from forestay.runs.leases import FLEET
-    from forestay.runs.log import ENGINE_VERSION, QUEUE, stream_of, to_event
+    from forestay.runs.log import QUEUE, Outbox, stream_of, title_of, to_event
     from forestay.runs.mock_models import MOCK_PROVIDERS, Staged
     from forestay.runs.node_http import body_of, forbidden, passes_off, tell_expired
     from forestay.runs.node_view import NODE_ENDS, retry_point
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from forestay.runs.nodes.handoff import CONFIDENCE_FLOOR
     from forestay.runs.nodes.outside import HTTP_METHODS
     from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
-    from forestay.runs.outbox import Outbox
     from forestay.runs.outcome import Parked
     from forestay.runs.pending import Prompt, pending_prompts
     from forestay.runs.ports import Caller, EgressDecision, Fact, HttpRequest, HttpResponse, HttpSender
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
         shown,
     )
     from forestay.runs.types import (
+        ENGINE_VERSION,
         TERMINAL,
         TERMINAL_EVENTS,
         Ancestry,
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
         WorkflowVersion,
     )
     from forestay.runs.values import equal, matches
-    from forestay.runs.views import SORTS, RunDigest, Sort, Span, title_of
+    from forestay.runs.views import SORTS, RunDigest, Sort, Span
     from forestay.runs.webhooks import (
         EVENT_TYPE,
         SIGNATURE_ALGORITHM,

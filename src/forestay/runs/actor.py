@@ -21,7 +21,7 @@ from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution
 from forestay.runs.log import append_of, standing_of
 from forestay.runs.nodes.registry import NodeType
-from forestay.runs.outcome import Make, Outcome, Parked, along, completed, error_of, failed, step, tell
+from forestay.runs.outcome import Chance, Make, Outcome, Parked, along, error_of, failed, tell
 from forestay.runs.state import ENDED, Event, RunState
 from forestay.runs.values import plain
 
@@ -150,12 +150,12 @@ class RunActor:
 
     # Commands
 
-    async def post(self, make: Make, *, asked: bool = False, at: int | None = None) -> Any:
-        """Do `make` in this run's turn; returns its result when it is on disk. `asked`: by a caller; `at`: a
-        time of the run's own clock, when it is not now."""
+    def post(self, make: Make, *, asked: bool = False, at: int | None = None) -> asyncio.Future[Any]:
+        """Do `make` in this run's turn; its result, once it is on disk. `asked`: by a caller; `at`: a time of the
+        run's own clock, when it is not now."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.submit(make, future, asked=asked, at=at)
-        return await future
+        return future
 
     def submit(
         self, make: Make, future: asyncio.Future[Any] | None = None, *, asked: bool = False, at: int | None = None
@@ -483,7 +483,8 @@ class RunActor:
                 if self.state.nodes[name].status == "running":
                     ran = True
                     execution = Execution(self, name, moment=self.state.at)
-                    self._do(batch, step(execution, kind, self.engine.randomness.uniform), None, self.state.at)
+                    make = _at_once(execution, kind, self.engine.randomness.uniform)
+                    self._do(batch, make, None, self.state.at)
         return ran
 
     def _start_tasks(self) -> None:
@@ -508,7 +509,7 @@ class RunActor:
             while True:
                 try:
                     outputs = await kind.execute(execution)
-                    make = completed(execution, plain(outputs))
+                    make = execution.completed(plain(outputs))
                     break
                 except Problem as problem:
                     if problem.key not in REFUSALS:
@@ -556,6 +557,22 @@ class RunActor:
 
 
 _STARTS = frozenset({"node.started", "node.resumed", "forestay.timer.fired", "node.dispatched", "forestay.run.forked"})
+
+
+def _at_once(execution: Execution, kind: NodeType, chance: Chance) -> Make:
+    """Run instant code to its end without leaving this turn."""
+    coroutine: Any = kind.execute(execution)
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return execution.completed(end.value)
+    except Parked as parked:
+        return parked.outcome
+    except Exception as error:  # noqa: BLE001 - as in `_work`
+        tell(execution, error)
+        return failed(execution, error_of(error), chance)
+    coroutine.close()
+    return failed(execution, {"code": "internal_error", "message": f"{kind.type_id} is not instant."}, chance)
 
 
 def _gone(run_id: str) -> Problem:

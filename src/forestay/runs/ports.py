@@ -56,6 +56,9 @@ class Fact(msgspec.Struct, frozen=True):
 class Governor(Protocol):
     """What is decided about a run when it is made, and who counts what its nodes ask of models."""
 
+    limits_runs: bool
+    """Whether it also decides about a run that has no agents and asks for no budget."""
+
     async def facts(self, request: CreateRun, tenant: str, agents: Sequence[Mapping[str, Any]]) -> list[Fact]:
         """The facts, in their order; a Problem refuses the run. `agents` are the AgentRefs of the workflow's nodes."""
 

@@ -9,9 +9,8 @@ from msgspec import UNSET
 from forestay.kernel import Problem, canonical, misfit
 from forestay.runs.check import fits
 from forestay.runs.definition import Workflow
-from forestay.runs.log import ENGINE_VERSION
 from forestay.runs.mock_models import check_mock
-from forestay.runs.types import CreateRun, Limits
+from forestay.runs.types import ENGINE_VERSION, CreateRun, Limits
 
 MAX_NAME = 256  # of a tag or a scopeId: what a list can be asked for
 _LAID_OVER = ("inputs", "variables", "configurable", "metadata")  # each an object, laid over the source's
