@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from forestay.runs.ports import Caller, EgressDecision, Fact, HttpRequest, HttpResponse, HttpSender
     from forestay.runs.prompting import prompted
     from forestay.runs.record_view import LedgerView, RecordShown, run_of
-    from forestay.runs.requests import CONFIGURABLE, MAX_NAME
     from forestay.runs.schedules import Firing, Schedule, Schedules, ScheduleSpec, ScheduleTable
     from forestay.runs.service import Runs, projections
     from forestay.runs.spending import (
@@ -84,6 +83,6 @@ if TYPE_CHECKING:
         Webhook,
         Webhooks,
     )
-    from forestay.runs.workflows import RESERVED, Condition
+    from forestay.runs.workflows import CONFIGURABLE, MAX_NAME, RESERVED, Condition
 
 __getattr__, __dir__ = face(__name__, __file__)

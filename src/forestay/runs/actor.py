@@ -318,7 +318,7 @@ class RunActor:
             return reached if until is None else min(reached, until)
 
         while len(batch.events) < _BATCH:
-            events = decider.decide(self.state, now, chance, limit)
+            events = decider.decide(self.state, now, chance, limit) if self.state.ended is None else []
             for event in events:
                 self._take(batch, event, self.state.at)
             ran = self._run_inline(batch)

@@ -239,7 +239,7 @@ def _insert(tx: Transaction, run_id: str, record: Record, stands: Record) -> Non
     """A new run, standing as another record says that is written with its first one; in one statement, because each
     change of a standing changes indexes."""
     payload: dict[str, Any] = record.payload
-    fork = record.attrs.get(FORK)
+    fork, tags = record.attrs.get(FORK), payload.get("tags", [])
     parent = payload.get("parent") if fork is None else None
     tx.execute(
         _INSERT,
@@ -251,13 +251,13 @@ def _insert(tx: Transaction, run_id: str, record: Record, stands: Record) -> Non
             payload.get("scopeId"),
             parent["runId"] if parent else None,
             fork["source"] if fork else None,
-            canonical.encode(payload.get("tags", [])).decode(),
+            canonical.encode(tags).decode() if tags else "[]",
             fork["at"] if fork else record.ts,
             (parent.get("root") or parent["runId"]) if parent else run_id,
             *_columns(stands),
         ),
     )
-    _tag(tx, run_id, payload.get("tags", []))
+    _tag(tx, run_id, tags)
 
 
 def _tag(tx: Transaction, run_id: str, tags: list[str]) -> None:

@@ -38,7 +38,6 @@ from forestay.runs.ports import (
     PromptSource,
     ToolSource,
 )
-from forestay.runs.requests import check_against, check_create, check_engine
 from forestay.runs.secrets import masked
 from forestay.runs.shown_events import ShownEvents
 from forestay.runs.state import Event, RunState, scope_of, snapshot
@@ -71,7 +70,7 @@ from forestay.runs.types import (
     WorkflowCheck,
     WorkflowVersion,
 )
-from forestay.runs.workflows import Condition, Stored, Workflows, version_of
+from forestay.runs.workflows import Condition, Stored, Workflows, check_engine, version_of
 
 MAX_BULK = 100
 _SWEEP_SECONDS = 1.0
@@ -233,10 +232,7 @@ class Runs:
 
     async def check_run(self, request: CreateRun, tenant: str, *, trusted: bool = False) -> Stored:
         """The workflow that `request` would run, after refusing all that `create_run` refuses."""
-        workflow_id = check_create(request, tenant, self._limits, trusted=trusted)
-        stored = await self._workflows.latest(workflow_id, tenant)
-        check_against(stored.plan.workflow, request)
-        return stored
+        return await self._workflows.requested(request, tenant, trusted=trusted)
 
     async def create_run(
         self,
@@ -312,7 +308,7 @@ class Runs:
 
     async def _shown(self, state: RunState) -> RunSnapshot:
         """A run with its children, and with their waiting where it waits for nothing else (W21)."""
-        shown = snapshot(state, self._clock.now_ms())
+        shown = snapshot(state, state.at if state.ended is not None else self._clock.now_ms())
         if not state.had_children:
             return shown
         rows = await self._ledger.look_up(

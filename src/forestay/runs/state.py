@@ -64,8 +64,8 @@ _SHOWN = {
     "idle": "pending",
 }
 """What callers are shown for the statuses of a node that the contract does not have."""
-# A node in one of these takes real time: code works, a service is left in peace between attempts, a person thinks.
-_REAL = frozenset({"running", "retrying", "approval", "input", "external"})
+REAL = frozenset({"running", "retrying", "approval", "input", "external"})
+"""A node in one of these takes real time: code works, a service is left in peace between attempts, a person thinks."""
 
 
 class Event(msgspec.Struct):
@@ -285,15 +285,8 @@ class RunState(msgspec.Struct):
     def _is_late(self, lag: int, name: str) -> bool:
         """Children take the time of the node that waits for them."""
         node = self.nodes[name]
-        waits = node.lag == -lag and node.status in _REAL
+        waits = node.lag == -lag and node.status in REAL
         return waits and not any(owner == name for owner, _ in self.children.values())
-
-    def keep_pace(self, name: str) -> None:
-        """What this node begins now takes real time, from where the run's clock stands."""
-        node = self.nodes[name]
-        node.lag = self.ts - self.at if node.status in _REAL else 0
-        if node.lag:
-            heapq.heappush(self.late, (-node.lag, name))
 
     def is_live(self, timer: tuple[int, str, str]) -> bool:
         due, kind, name = timer
