@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         SharedClock,
         SystemClock,
         SystemRandomness,
+        Watch,
         bound_of,
         count_outside,
         counts_outside,

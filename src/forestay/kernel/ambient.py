@@ -24,6 +24,8 @@ T = TypeVar("T")
 # How long a manual clock waits for a thread before it jumps all the same: the thread may be waiting for the clock.
 _PATIENCE = 30.0
 _ON_ITS_WAY_MS = 200
+JUMP_MS = 1_000
+"""The wall clock went this much further than the machine's own: it was set, or the machine slept."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: sorts as the number does
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
@@ -64,6 +66,24 @@ class SharedClock:
         behind = now_ms - self._clock.now_ms()
         if abs(behind - self._behind) > _ON_ITS_WAY_MS:
             self._behind = behind
+
+
+class Watch:
+    """Reads a clock, and sees it jump ahead of the machine's own time: `missed_ms` is the sum of all jumps."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._wall_ms, self._monotonic = clock.now_ms(), clock.monotonic()
+        self.missed_ms = 0
+
+    def look(self) -> int:
+        """What time it is, now that all jumps up to this moment are counted."""
+        wall_ms, monotonic = self._clock.now_ms(), self._clock.monotonic()
+        jump = round(wall_ms - self._wall_ms - (monotonic - self._monotonic) * 1000)
+        self._wall_ms, self._monotonic = wall_ms, monotonic
+        if jump > JUMP_MS:
+            self.missed_ms += jump
+        return wall_ms
 
 
 class ManualClock:

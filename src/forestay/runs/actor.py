@@ -131,7 +131,8 @@ class RunActor:
         """What the clock has jumped over while work was under way, and the log does not know yet (T4)."""
         if self._turn_ms or not self.state.counts.get("running"):
             return 0
-        return self.engine.watch.look(self.engine.clock.now_ms()) - self._missed_ms
+        self.engine.watch.look()
+        return self.engine.watch.missed_ms - self._missed_ms
 
     async def next_ended(self, node_id: str) -> str:
         """The key of the next child of a node that ends; meanwhile the children's time is the node's (T2)."""
@@ -239,8 +240,8 @@ class RunActor:
     def _collect(self) -> _Batch | None:
         """What is to be written next: the commands that came in, each after what fell due before it (T3)."""
         batch = self._batch = _Batch()
-        now = self.engine.clock.now_ms()
-        self._notice_a_jump(now)
+        now = self.engine.watch.look()
+        self._notice_a_jump()
         self._turn_ms = now
         try:
             self._fill(batch)
@@ -271,9 +272,9 @@ class RunActor:
             return False
         return at is not None or due <= self.moment()
 
-    def _notice_a_jump(self, now: int) -> None:
+    def _notice_a_jump(self) -> None:
         """Put into the log that the clock jumped while work is under way (T4)."""
-        missed = self.engine.watch.look(now)
+        missed = self.engine.watch.missed_ms
         if missed != self._missed_ms and self.state.counts.get("running"):
             jumped = {"byMs": missed - self._missed_ms}
             self._news.append(Event("forestay.clock.jumped", jumped, at=self.moment()))

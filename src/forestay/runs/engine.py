@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Randomness, iso
+from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Randomness, Watch, iso
 from forestay.runs import decider
 from forestay.runs.actor import RunActor
 from forestay.runs.evolve import fold
@@ -46,26 +46,6 @@ _OWN_FAULTS = frozenset({"internal", "payload_too_large", "invalid_json", "inval
 # What is wrong with one run alone: other runs go on.
 _UNREADABLE = frozenset({"chain_broken", "not_found", "workflow_invalid"})
 _log = logging.getLogger("forestay.runs")
-JUMP_MS = 1_000
-"""The wall clock went this much further than the machine's own: it was set, or the machine slept."""
-
-
-class Watch:
-    """Sees the wall clock jump ahead of the machine's own: `missed_ms` is the sum of all jumps."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._wall_ms, self._monotonic = clock.now_ms(), clock.monotonic()
-        self.missed_ms = 0
-
-    def look(self, wall_ms: int) -> int:
-        """What the clock has jumped over up to now, where it says `wall_ms`."""
-        monotonic = self._clock.monotonic()
-        jump = round(wall_ms - self._wall_ms - (monotonic - self._monotonic) * 1000)
-        self._wall_ms, self._monotonic = wall_ms, monotonic
-        if jump > JUMP_MS:
-            self.missed_ms += jump
-        return self.missed_ms
 
 
 class Engine:
