@@ -1,4 +1,4 @@
-"""Agents: manifests, and the loop that turns a task into an answer through models and tools, step by durable step."""
+"""Agents: manifests, and the loop that answers a task with models and tools, one durable step at a time."""
 
 from typing import TYPE_CHECKING
 

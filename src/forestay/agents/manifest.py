@@ -115,6 +115,8 @@ class AgentManifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def allowed(self, names: Iterable[str]) -> set[str]:
         """Which names of tools are on the allowlist; `*` stands for any part of a name (OpenWOP RFC 0077)."""
+        if "*" in self.tool_allowlist:
+            return set(names)
         return {name for name in names if any(fnmatchcase(name, pattern) for pattern in self.tool_allowlist)}
 
 

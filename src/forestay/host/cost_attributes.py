@@ -1,6 +1,6 @@
-"""What a span may say of cost (OpenWOP observability, cost attribution): seven attributes, each of its own type.
+"""The cost attributes that a span may carry (OpenWOP observability, cost attribution): seven names, each with its type.
 
-Whatever else somebody puts under `openwop.cost.` stays out: an unknown name may carry anything, also a key.
+Other names under `openwop.cost.` are dropped: an unknown name may carry anything, even a key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST = 64
 
 
 def cost_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """What a span may say of cost, and nothing else of `attributes`."""
+    """Return the cost attributes that a span may carry, and nothing else of `attributes`."""
     said: dict[str, Any] = {}
     for name, kind in _TYPES.items():
         value = attributes.get(name)
@@ -36,7 +36,7 @@ def cost_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cost_emit(tracing: Tracing) -> NodeType:
-    """A node type of the contract's fixtures, for the sample seams: it says of cost what its configuration says."""
+    """Return a node type of the contract's fixtures, for the sample seams: it reports the cost in its configuration."""
 
     async def execute(ctx: Execution) -> dict[str, Any]:
         given: dict[str, Any] = ctx.config.get("attrs") or {}
@@ -53,4 +53,4 @@ def cost_emit(tracing: Tracing) -> NodeType:
         ctx.emit("provider.usage", usage)
         return {}
 
-    return NodeType(type_id="conformance.cost.emit", execute=execute, summary="Says what it cost (sample seams).")
+    return NodeType(type_id="conformance.cost.emit", execute=execute, summary="Reports a cost (sample seams).")

@@ -1,4 +1,4 @@
-"""The relay: the right context into a model, output of any length out of it, nothing altered (CRP 2.0)."""
+"""The relay: gives a model the right context and takes output of any length, without altering it (CRP 2.0)."""
 
 from typing import TYPE_CHECKING
 

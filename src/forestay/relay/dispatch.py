@@ -179,7 +179,7 @@ class WindowEngine:
         """The models that may answer the next window: the caller's order, and once one has begun, that one alone."""
         models = self.session.models
         if not self.state.windows:
-            return models.ordered()
+            return models.ordered(self.session.warm.providers)
         return [self._chosen or models.named(self.state.model)]
 
     def _fall_back(self, problem: Problem, waiting: deque[Model]) -> bool:

@@ -1,4 +1,4 @@
-"""Operations that look and change nothing: status, preview, estimates, the audit (CRP §1.2)."""
+"""Operations that change nothing: status, preview, estimates, the audit (CRP §1.2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def status(session: Session) -> SessionStatus:
     warm = session.warm
     windows, tokens_in, tokens_out = warm.left()
     capped = any(item is not None for item in (windows, tokens_in, tokens_out))
-    model = session.model if session.models else None
+    model = session.model if session.models.known(warm.providers) else None
     pending = warm.dispatch
     return SessionStatus(
         session_id=session.id,

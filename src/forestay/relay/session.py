@@ -70,7 +70,7 @@ class Session(Journal):
         self.vectors = relay.vectors_of(session_id)
         self._lock = asyncio.Lock()
         self._compacted_at = warm.kept
-        self.models = Providers(relay, lambda: self.warm.providers)
+        self.models = Providers(relay)
         self._dispatches = guard.Rate(warm.config.dispatches_per_minute, "dispatches")
         self._bytes = guard.Rate(warm.config.ingest_bytes_per_minute, "bytes of ingest")
 
@@ -139,7 +139,7 @@ class Session(Journal):
 
     @property
     def model(self) -> Model:
-        return self.models.current
+        return self.models.asked or self.models.ordered(self.warm.providers)[0]
 
     async def register_provider(
         self,
