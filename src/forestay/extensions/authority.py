@@ -1,10 +1,17 @@
-"""Who may do what and how much: the policy in force, what people add to it, its answers about calls, and the quotas.
+"""What each extension may do, and how much: the policy in force, decisions of people, answers about calls, quotas.
 
 - A1  A person is asked at most once per extension and capability, unless they said "once"; without a person the
-      answer is no. What was asked and answered stands in the records between the first decision and the second.
+      answer is no. The records of the question and of the answer stand between the two decisions.
 - A2  What a person decided for a session ends with that session.
 - A3  A yes for a path outside the project makes that path, and no other, reachable at once: for the call that asked,
       and for as long as the yes holds.
+
+The quotas count what an extension uses of the host. An extension that passes one is stopped with a Problem.
+
+- Q1  Each extension has its own counts: one that is stopped takes nothing from another.
+- Q2  Bytes are counted over a day that begins with the first of them; what a session keeps is counted as long as it
+      is kept. Calls are a bucket: so many a second, and twenty seconds' worth of them at once.
+- Q3  A quota is passed once; from then on the extension is off until a person loads it again.
 """
 
 from __future__ import annotations
@@ -90,18 +97,18 @@ class Authority:
     # Rules
 
     def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant, *, session: bool = False) -> None:
-        """A decision that holds as long as this host, or as this session, whatever the ledger says later."""
+        """Keep a decision as long as this host runs, or as long as this session, whatever the ledger says later."""
         self._learned.append(Learned(subject, effect, grant, session))
         self.policy = _with(self.policy, subject, effect, grant)
         self._open_folders(subject)
 
     def end_session(self) -> None:
-        """Another session begins: what was decided for the one before it is forgotten (A2)."""
+        """Forget what was decided for the session that ends (A2)."""
         self._learned = [item for item in self._learned if not item.session]
         self.renew(self._base)
 
     def renew(self, base: Policy, settled: Iterable[tuple[str, str]] = ()) -> None:
-        """Other rules from now on; what a person said about the `settled` (subject, capability) pairs is outdated."""
+        """Use other rules from now on, without what a person said about the `settled` (subject, capability) pairs."""
         outdated = set(settled)
         self._base = base
         self._learned = [
@@ -115,7 +122,7 @@ class Authority:
         self._open_folders(*self._subjects)
 
     def _open_folders(self, *subjects: str) -> None:
-        """What policy allows is within reach from the next call on (A3)."""
+        """Let the subjects reach what policy allows, from the next call on (A3)."""
         for name in subjects if self._reach is not None else ():
             known = self._subjects.get(name)
             if known is not None and self._reach is not None:
@@ -124,7 +131,7 @@ class Authority:
     # Before a call
 
     def decide(self, pending: PendingCall) -> Decision:
-        """What policy says about a call as it stands."""
+        """Returns what policy says about a call."""
         call, subject, capability = pending.request, pending.subject, pending.capability
         if capability == NONE:
             return Decision("allow", "no-capability", "Pure computation needs no capability.", {})
@@ -144,7 +151,7 @@ class Authority:
         return self.decide(pending).effect == "prompt"
 
     async def settle(self, pending: PendingCall, decision: Decision) -> Decision:
-        """What a person says, when policy says to ask (A1); the first decision is on record before they are asked."""
+        """Asks a person when policy says so (A1). The first decision is on record before the question."""
         call, capability = pending.request, pending.capability
         request = Request(pending.subject.id, capability, call.method, decision.evidence.get("resource"))
         before = self._clock.monotonic()
@@ -174,7 +181,7 @@ class Authority:
         return settled
 
     def _open_asked(self, pending: PendingCall, request: Request) -> None:
-        """The path outside the project that a person was asked about and allowed, within reach of this call (A3)."""
+        """Let this call reach the path outside the project that a person has just allowed (A3)."""
         path, who = str(request.resource), pending.subject.id
         pending.opened |= {(request.capability, path)}
         grant = Grant(request.capability, Scope(paths=(path,)), source="person")
@@ -187,7 +194,7 @@ class Authority:
     # During a call, for its connector
 
     def permit(self, pending: PendingCall, capability: str, resource: str | None) -> None:
-        """Policy again, for what a connector found on its way: where a link led, where a redirect points."""
+        """Ask policy again about what a connector found: where a link led, where a redirect points."""
         outside, key = is_outside(resource), (capability, resource)
         if not outside and key in pending.decided:
             return
@@ -215,12 +222,12 @@ class Authority:
         return self.policy.decide(request).allowed
 
     def refused(self, pending: PendingCall, capability: str, resource: str) -> bool:
-        """Whether somebody denied exactly that."""
+        """Whether a rule denies exactly that."""
         decision = self.policy.decide(Request(pending.subject.id, capability, pending.request.method, resource))
         return decision.rule in ("subject-deny", "global-deny")
 
     def scopes(self, pending: PendingCall, capability: str) -> list[str]:
-        """Patterns that are granted; none when a denial is about the same capability, for a process cannot tell."""
+        """The granted patterns; none when a denial has the same capability, because a process cannot check it."""
         rules, now = self.policy.subjects.get(pending.subject.id, SubjectRules()), self._clock.now_ms()
         if any(grant.capability == capability for grant in (*rules.deny, *self.policy.denials)):
             return []

@@ -1,6 +1,6 @@
-"""What an extension said during one tick, as typed data. It comes out of untrusted memory and is read as such.
+"""Reads what an extension said during one tick, as typed data. It comes from untrusted memory.
 
-Y1  Nothing is read that is larger than it may be; how large it is, its bytes tell before they are decoded.
+Y1  Nothing larger than its limit is read; the size is checked before the bytes are decoded.
 Y2  An answer is whole or refused, never cut; a description of an error is cut, and says so.
 """
 
@@ -62,7 +62,7 @@ class Registration(msgspec.Struct, array_like=True, tag="register", frozen=True)
 
 
 class Failure(msgspec.Struct, array_like=True, tag="error", frozen=True):
-    """Something threw where nobody waits for it: a timer, a microtask, an unhandled rejection."""
+    """An error that no caller waits for: of a timer, a microtask, an unhandled rejection."""
 
     where: str
     error: dict[str, Any]

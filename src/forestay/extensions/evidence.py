@@ -290,7 +290,7 @@ class Ended(msgspec.Struct, frozen=True):
     events: Callable[[], list[Event]]
 
     def summary(self) -> dict[str, Any]:
-        """What is told of all its repeats together."""
+        """What one record says of all its repeats together."""
         start, *decisions, end = (event.data for event in self.events())
         last = {name: value for name, value in (decisions[-1] if decisions else {}).items() if name != "scope"}
         return {**last, **{name: start[name] for name in start if name != "timeout_ms"}, **end}

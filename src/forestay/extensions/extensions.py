@@ -561,7 +561,7 @@ class Extensions:
     # What extensions say
 
     def _prompted(self, event: dict[str, Any]) -> None:
-        """A dialog begins or ends; nobody waits for who listens."""
+        """Tell listeners that a dialog begins or ends, without waiting for them."""
         if self.hooks.listening(str(event["type"])):
             self.control.tell(event)
 

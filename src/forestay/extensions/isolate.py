@@ -204,7 +204,7 @@ class Loop:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is queued and no timer is set (one that was cleared may make it say otherwise)."""
+        """Whether nothing is queued and no timer is set (wrongly false while a cleared timer is left)."""
         return not self._queue and not self._timers
 
     def deadline(self) -> int | None:
@@ -214,7 +214,7 @@ class Loop:
         return self._timers[0][0] if self._timers else None
 
     def runnable(self, now_ms: int) -> bool:
-        """Whether a step would run something (a cleared timer in the queue may make it say so in vain)."""
+        """Whether a step would run something (wrongly true when only a cleared timer is queued)."""
         if self._queue:
             return True
         due = self.deadline()
@@ -324,7 +324,7 @@ class Isolate:
         return Frozen(taken, self._loop.state(self._world.now_ms()))
 
     def adopt(self, world: VmInputs, observer: Observer | None) -> None:
-        """Belong to somebody else from now on, whose time is another."""
+        """Move to another owner, which has a time of its own."""
         self._loop = Loop.from_state(self._loop.state(self._world.now_ms()), world.now_ms())
         self._world = self._vm.host = world
         self._observer = observer
@@ -346,11 +346,11 @@ class Isolate:
     # -- the loop ---------------------------------------------------------------------------------------------------
 
     def prepare(self, program: Program) -> None:
-        """Have the program at hand that the event `load` evaluates."""
+        """Keep the program that the event `load` evaluates."""
         self._program = program
 
     def load(self, program: Program, number: int, environment: bytes) -> None:
-        """Queue the loading of an program; its reply has `number`."""
+        """Queue the loading of a program; its reply has `number`."""
         self.prepare(program)
         self.arrive("inbound", number, "load", environment)
 

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 from forestay.kernel.problems import Problem
 
 T = TypeVar("T")
-# How long a manual clock waits for a thread before it jumps all the same: the thread may be waiting for the clock.
+# How long a manual clock waits for a thread before it jumps: the thread may itself wait for the clock.
 _PATIENCE = 30.0
 _ON_ITS_WAY_MS = 200
 JUMP_MS = 1_000
@@ -62,7 +62,7 @@ class SharedClock:
         return self._clock.now_ms() + self._behind
 
     def set(self, now_ms: int) -> None:
-        """Go by a clock that says `now_ms`; what the answer took on its way is no difference."""
+        """Follow a clock that says `now_ms`. A difference as small as the answer's way is ignored."""
         behind = now_ms - self._clock.now_ms()
         if abs(behind - self._behind) > _ON_ITS_WAY_MS:
             self._behind = behind
@@ -175,7 +175,7 @@ def count_outside(loop: Any, change: int) -> None:
 
 
 def counts_outside(loop: Any) -> bool:
-    """Whether `loop` is told of work outside: who often has some asks once."""
+    """Whether `loop` counts work outside. A caller that often has such work asks once."""
     return hasattr(loop, "outside")
 
 

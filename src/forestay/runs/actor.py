@@ -48,7 +48,7 @@ class _Batch:
 
 
 class _Command(NamedTuple):
-    """What is to be done in a run's turn. `at`: a time of the run's own clock, when it is not now."""
+    """Something to do in a run's turn. `at`: a time of the run's own clock, when it is not now."""
 
     make: Make
     future: asyncio.Future[Any] | None
@@ -413,7 +413,7 @@ class RunActor:
         self._tell_watchers()
 
     def give_up(self) -> None:
-        """Another process has the run now. What is on its way to the log is told whether it came first."""
+        """Another process has the run now. An append on its way to the log still hears whether it came first."""
         if not self._committing:
             self._let_go(_gone(self.state.run_id))
 

@@ -157,7 +157,7 @@ class Engine:
 
     @property
     def next_owner(self) -> str:
-        """Who carries a run that is made now: this engine, or, where others can, the one that has room for it."""
+        """The owner of a run that is made now: this engine, or, on a shared ledger, one that has room for it."""
         return NOBODY if self.leases.shared and self.room <= 0 else self.instance
 
     # Finding work
@@ -322,7 +322,7 @@ class Engine:
     async def create_alone(
         self, run_id: str, stored: Stored, events: list[Event], scope_id: str | None, tenant: str
     ) -> RunState:
-        """A run that is the only active one of its workflow and scope; who comes second is told of the first (W9)."""
+        """Start the only active run of a workflow and scope; a second caller gets the first run's id (W9)."""
         while True:
             claim = await self._claim(tenant, stored.plan.workflow.id, scope_id, run_id)
             try:

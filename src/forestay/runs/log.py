@@ -380,9 +380,9 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-# Who wants which events, and what is still to be delivered
+# Webhooks: which events each one wants, and what is still to be delivered
 
-# What a run's `callbackUrl` is told: questions for people, and the end.
+# The events for a run's `callbackUrl`: questions for people, and the end.
 CALLBACK_EVENTS = frozenset({"node.suspended", *TERMINAL_EVENTS})
 _BEGINNINGS = frozenset({"run.started", "forestay.run.forked"})  # they say who the run's events are for
 # The same event for the same receiver has the same id, however often it is sent.

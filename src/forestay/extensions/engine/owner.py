@@ -264,10 +264,10 @@ class Owner:
         return True
 
     def reserve(self) -> bool:
-        """Keep an owner without work for a thread of somebody else's; what is submitted waits until `release`."""
+        """Keep an owner without work for another thread; submitted work waits until `release`."""
         if self._open:
             return False
-        if self._skip:  # who is slow does not keep others waiting
+        if self._skip:  # a slow VM does not keep others waiting
             self._skip -= 1
             return False
         with self._lock:
@@ -285,7 +285,7 @@ class Owner:
             self._attention.take().give(self)
 
     def missed(self) -> None:
-        """The event loop waited in vain for this VM: it will wait more rarely (O2)."""
+        """The event loop got no answer of this VM in time: from now on it waits more rarely (O2)."""
         self._misses += 1
         self._skip = min(1 << self._misses, MAX_SKIPPED)
 

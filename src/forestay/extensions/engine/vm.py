@@ -157,7 +157,7 @@ class Vm:
         self._trap = ctypes.c_void_p(0)
         self._functions: list[Any] = []
         self._call = {name: self._bind(name, arity) for name, arity in EXPORTS.items()}
-        # Of a value that is no string for certain, this runs a `toString`.
+        # For a value that may be no string, this runs a `toString`.
         self._convert = self._bound(self._export("qjs_get_string_len"), 2, calls)
         self.memory = Memory(self._context, self._export("memory").of.memory)
         self.stack_pointer_global = self._export("__stack_pointer").of.global_
@@ -182,7 +182,7 @@ class Vm:
             self.undefined = self._call["qjs_get_undefined"]()
 
     def apply_limits(self) -> None:
-        """Tell the engine its limits; they live in its memory, so a restored VM is told again."""
+        """Set the limits of the engine. They live in its memory, so they are set again after a restore."""
         # The engine's own limit is a little lower than the store's: it can then say "out of memory" instead of dying.
         self._call["qjs_set_memory_limit"](self.limits.memory_bytes - self.limits.memory_bytes // 16)
         self._call["qjs_set_max_stack_size"](self.limits.stack_kb * 1024)
