@@ -1,4 +1,4 @@
-"""Where a run stands: the fold of its log, kept up to date event by event.
+"""Where a run stands: the fold of its log, kept up to date event by event, and how callers see it (`snapshot`).
 
 A run has a clock of its own: what happens in a run happens at the time it would have happened without a break.
 

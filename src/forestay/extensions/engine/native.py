@@ -42,7 +42,7 @@ WASM = "quickjs-wasi/quickjs.wasm"
 NATIVE_STACK = 2 * 1024 * 1024
 THREAD_STACK = 4 * NATIVE_STACK
 TICK_SECONDS = 0.01
-_QUIET = 100  # beats during which nobody ran, before it rests
+_QUIET = 100  # beats without a running VM, after which the clock rests
 # JavaScript runs inside these, so other threads must be able to; everything else is short.
 RUNNING = frozenset((
     "qjs_call", "qjs_execute_pending_job", "qjs_eval", "qjs_eval_bytecode", "qjs_compile", "qjs_init",
@@ -57,6 +57,7 @@ EXPORTS = {
     "qjs_set_max_stack_size": 1, "qjs_set_interrupt_handler": 1, "qjs_set_promise_rejection_handler": 1,
     "qjs_get_value_ptr": 1, "qjs_run_gc": 0,
 }  # fmt: skip
+"""The exports of the engine that a VM calls, with the number of their parameters."""
 
 _LIBRARY = str(ffi.filename)
 calls = ctypes.CDLL(_LIBRARY)
