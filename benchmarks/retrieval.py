@@ -37,8 +37,8 @@ from forestay.kernel import Problem
 from forestay.models import Embedder, believed, embed
 from forestay.relay import Warm, rank
 from forestay.relay.facts import GENESIS, batches
-from forestay.relay.meaning import near_to, without_speakers
-from forestay.relay.ranking import ALL_TERMS, Terms
+from forestay.relay.meaning import near_to
+from forestay.relay.ranking import ALL_TERMS, Terms, without_speakers
 from forestay.relay.vectors import Vectors
 
 Row = tuple[str, str, str]

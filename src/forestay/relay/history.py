@@ -20,8 +20,8 @@ import msgspec
 from forestay.kernel import Problem, Record, canonical
 from forestay.models import Message
 from forestay.relay import guard, inspect, window
+from forestay.relay.envelope import pack
 from forestay.relay.facts import Batch, Fact
-from forestay.relay.packing import pack
 from forestay.relay.ranking import Ranked, rank
 from forestay.relay.relay import Relay
 from forestay.relay.session import Session

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from forestay.kernel import Record, iso
 from forestay.relay import guard, report, window
-from forestay.relay.envelope import near, packed_for
-from forestay.relay.packing import explain
+from forestay.relay.envelope import explain, near, packed_for
 from forestay.relay.types import CostEstimate, EnvelopePreview, Pricing, RemainingBudget, SessionStatus
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from forestay.models import alike, further, related, words
+from forestay.relay.extract import dates
 from forestay.relay.facts import Fact, speaker
-from forestay.relay.lines import dates, is_named, lends_to
-from forestay.relay.ranking import Ranked, neighbours, others_of, query_terms, trust
+from forestay.relay.ranking import Ranked, is_named, lends_to, neighbours, others_of, query_terms, trust
 from forestay.relay.warm import Warm
 
 _WORD = re.compile(r"[^\W_]+")

@@ -22,18 +22,17 @@ from forestay.kernel import Append, Draft, Problem
 from forestay.models import DEFAULT_PARAMS, Message, Model, Params, ToolSpec, shown
 from forestay.relay import guard, inspect
 from forestay.relay.compact import Compaction, due, plan
-from forestay.relay.dispatch import PLAIN, DispatchTerms, WindowEngine
+from forestay.relay.dispatch import PLAIN, DispatchTerms, WindowEngine, start
 from forestay.relay.envelope import near
 from forestay.relay.evaluation import Evaluation, Labelled, evaluate
 from forestay.relay.facts import Fact, fact_id
+from forestay.relay.guard import checked, config_of, intent_of
 from forestay.relay.ingest import ingest, restore, share, take_back
 from forestay.relay.journal import Journal
 from forestay.relay.providers import Providers, open_provider
 from forestay.relay.ranking import CANDIDATES, rank
 from forestay.relay.reasons import Reason, explain
 from forestay.relay.report import Piece, Turned, parts, turned
-from forestay.relay.schemas import config_of, intent_of
-from forestay.relay.start import checked, start
 from forestay.relay.types import (
     PROTOCOL_VERSION,
     CostEstimate,

@@ -9,8 +9,8 @@ from forestay.kernel import canonical, misfit, object_schema
 from forestay.models import STOP, ToolCall, ToolSpec, words
 from forestay.relay.continuation import Structure
 from forestay.relay.facts import Fact, fact_id
-from forestay.relay.meaning import near_to, without_speakers
-from forestay.relay.ranking import neighbours, rank
+from forestay.relay.meaning import near_to
+from forestay.relay.ranking import neighbours, rank, without_speakers
 
 if TYPE_CHECKING:
     from forestay.relay.vectors import Vectors

@@ -21,7 +21,7 @@ import msgspec
 from forestay.kernel import Draft
 from forestay.models import ToolCall, ToolSpec
 from forestay.relay.dispatch import DispatchTerms
-from forestay.relay.schemas import intent_of
+from forestay.relay.guard import intent_of
 from forestay.relay.session import fold
 from forestay.relay.tools import Toolbox, structure
 from forestay.relay.types import QualityReport, Reply

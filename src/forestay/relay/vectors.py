@@ -25,8 +25,8 @@ import msgspec
 
 from forestay.models import Embedder
 from forestay.relay.facts import Fact, said
-from forestay.relay.lines import in_one_text
 from forestay.relay.nearest import Nearest, nearest
+from forestay.relay.ranking import in_one_text
 
 _MARK = 8
 _AT_ONCE = 64
