@@ -39,7 +39,7 @@ def test_a1_parameters_are_variables_and_one_without_a_default_is_required() -> 
 
 
 def test_a1_a_parameter_that_is_no_json_is_a_mistake() -> None:
-    with pytest.raises(Problem, match="The parameter when has no type of JSON"):
+    with pytest.raises(Problem, match="The parameter when has no JSON type"):
 
         @workflow
         def order(when: Path) -> None:
@@ -85,7 +85,7 @@ def test_a3_what_is_returned_is_primary_else_the_last() -> None:
 
 
 def test_a4_a_value_of_the_run_cannot_be_asked_while_the_workflow_is_declared() -> None:
-    with pytest.raises(Problem, match="only a run knows"):
+    with pytest.raises(Problem, match="only a run has"):
 
         @workflow
         def order(pieces: int) -> None:
@@ -112,7 +112,7 @@ def test_a_first_step_with_a_condition_and_a_configuration_with_a_value_are_mist
         def first(pieces: int) -> None:
             noop(when=pieces > 3)  # type: ignore[arg-type]
 
-    with pytest.raises(Problem, match="only a run knows"):
+    with pytest.raises(Problem, match="only a run has"):
 
         @workflow
         def second(pieces: int) -> None:

@@ -160,7 +160,7 @@ async def test_an_expression_cannot_make_much_out_of_little(host: Host) -> None:
         run = await finish(runs, await start(runs, workflow("w", [grow], [again]), {"x": "y" * 1000}))
     assert run.error is not None and (run.error.code, run.error.message) == (
         "expression_invalid",
-        "The expression makes too large a value.",
+        "The expression's result is too large.",
     )
 
 

@@ -51,7 +51,7 @@ async def test_w17_a_pause_waits_for_the_node_under_way(host: Host, kind: str) -
         await asyncio.sleep(1)
         await runs.pause(run_id, "acme", reason="later")
         assert (await runs.get_run(run_id, "acme")).status == "running"
-        with pytest.raises(Problem, match="when its node has ended"):
+        with pytest.raises(Problem, match="waits for its node to end"):
             await runs.pause(run_id, "acme")
         await waiting(runs, run_id, "run.paused")
         events = await runs.events(run_id, "acme")

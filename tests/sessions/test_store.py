@@ -137,10 +137,10 @@ ENTRY = {"type": "custom", "customType": "m", "id": "a", "parentId": None, "time
 @pytest.mark.parametrize(
     ("data", "said", "at"),
     [
-        (b"", "no header", "line 1"),
-        (b"no json", "no JSON", "line 1"),
-        (lines([1]), "no JSON object", "line 1"),
-        (lines({"type": "message"}), "no header", "line 1"),
+        (b"", "not the header", "line 1"),
+        (b"no json", "not JSON", "line 1"),
+        (lines([1]), "not a JSON object", "line 1"),
+        (lines({"type": "message"}), "not the header", "line 1"),
         (lines({**OLD[0], "version": 4}), "Version 4", "line 1"),
         (lines({**OLD[0], "version": 3}, {"type": "message", "id": "a"}), "a timestamp", "line 2"),
         (lines({**OLD[0], "version": 3}, {**ENTRY, "type": "message"}), "`message`", "line 2"),
@@ -148,9 +148,9 @@ ENTRY = {"type": "custom", "customType": "m", "id": "a", "parentId": None, "time
         (lines({**OLD[0], "version": 3}, {**ENTRY, "parentId": 7}), "`parentId`", "line 2"),
         (lines({**OLD[0], "version": 3}, {**ENTRY, "parentId": "z"}), "parent z", "line 2"),
         (lines({**OLD[0], "version": 3}, {**ENTRY, "parentId": "a"}), "parent a", "line 2"),
-        (lines({**OLD[0], "version": 3}, ENTRY, ENTRY), "stands twice", "line 3"),
-        (lines({**OLD[0], "version": 3}) + b"{\n" + lines(ENTRY), "no JSON", "line 2"),
-        (b"\xff\xfe" + lines(OLD[0]), "no JSON", "line 1"),
+        (lines({**OLD[0], "version": 3}, ENTRY, ENTRY), "occurs twice", "line 3"),
+        (lines({**OLD[0], "version": 3}) + b"{\n" + lines(ENTRY), "not JSON", "line 2"),
+        (b"\xff\xfe" + lines(OLD[0]), "not JSON", "line 1"),
     ],
 )
 async def test_f2_f3_what_is_no_session_file_is_told_with_its_line(

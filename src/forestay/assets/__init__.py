@@ -1,7 +1,7 @@
 """The packages from npm: the JavaScript engine, the bundler, `typebox`.
 
-The repository holds none of them. A built wheel carries them (`scripts/wheel.py`); elsewhere `ensure` fetches them with
-`npm ci` on the lock beside this file. Either way npm checks every package against its hash in the lock.
+The repository has none of them. A built wheel contains them (`scripts/wheel.py`); elsewhere `ensure` fetches them with
+`npm ci` on the lock beside this file. In both cases npm checks every package against its hash in the lock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NPM_FIX = f"Run `{_GET_NODE}` where forestay is installed, or install Node.js."
 
 
 def folder() -> Path:
-    """Where this environment keeps what it fetches and builds from this lock; FORESTAY_ASSETS names another place."""
+    """Return this environment's folder for fetched and built assets of this lock; FORESTAY_ASSETS sets another one."""
     digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()
     return _base() / digest[:16]
 
@@ -52,7 +52,7 @@ def _base() -> Path:
 
 
 def modules() -> Path | None:
-    """The `node_modules` in use: what was fetched, or what came with the wheel; nothing when there is neither."""
+    """Return the `node_modules` in use: the fetched one, or the wheel's; None when there is neither."""
     fetched, packaged = folder() / "node_modules", HERE / "node_modules"
     if fetched.is_dir():
         return fetched
@@ -64,7 +64,7 @@ def ready() -> bool:
 
 
 def missing() -> Problem | None:
-    """What to tell a caller who needs the assets while they are not there, with the one command that fetches them."""
+    """Return the Problem for a caller that needs missing assets, with the command that fetches them."""
     if ready():
         return None
     return Problem(
@@ -73,12 +73,12 @@ def missing() -> Problem | None:
 
 
 def fetching() -> str:
-    """The command that fetches the assets on this machine."""
+    """Return the command that fetches the assets on this machine."""
     return "forestay setup" if npm_command() is not None else f"{_GET_NODE} && forestay setup"
 
 
 def asset(relative: str) -> Path:
-    """The path of a file below `node_modules`."""
+    """Return the path of a file below `node_modules`."""
     if (problem := missing()) is not None:
         raise problem
     path = (modules() or folder()) / relative
@@ -90,12 +90,14 @@ def asset(relative: str) -> Path:
 
 
 def ensure() -> Path:
-    """Fetch the assets unless they are there; returns `folder()`."""
+    """Fetch the assets unless they exist; return `folder()`."""
     target = folder()
     if ready():
         return target
     if npm_command() is None:
-        raise Problem("asset_missing", "There is no npm here, which fetches the assets.", fix=f"Run `{fetching()}`.")
+        raise Problem(
+            "asset_missing", "The assets are fetched with npm, which is not installed here.", fix=f"Run `{fetching()}`."
+        )
     work = target.with_name(f"{target.name}.{os.getpid()}")
     if reason := install(work):
         shutil.rmtree(work, ignore_errors=True)
@@ -113,7 +115,7 @@ def ensure() -> Path:
 
 
 def esbuild() -> Path:
-    """The bundler's native program: it needs no Node.js."""
+    """Return the path of the bundler's native program, which needs no Node.js."""
     system = {"linux": "linux", "darwin": "darwin", "win32": "win32"}.get(sys.platform, sys.platform)
     machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine().lower())
     if machine is None:

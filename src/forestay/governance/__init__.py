@@ -1,5 +1,4 @@
-"""What agents live in (OpenWOP 1.11): budgets, credentials, deployments, evaluations, a roster with its org chart,
-triggers."""
+"""Governance of agents (OpenWOP 1.11): budgets, credentials, deployments, evaluations, roster, org chart, triggers."""
 
 from typing import TYPE_CHECKING
 

@@ -1,15 +1,15 @@
-"""`AccountBook`: what every account spent and what calls hold of it, on record before and after each call.
+"""`AccountBook`: records what each account has spent, and what running calls hold of it.
 
 Invariants, with those of `budgets`:
 
-- B2  What a call holds is a record before the call begins; what it used is a record after. Both move the accounts in
-      the transaction that writes them.
-- B3  Concurrent calls, of one process or of several, never pass a ceiling together: one at a time reserves, and a
-      reservation beside other processes is written only if no other came between.
-- B4  A hold of a run that has ended counts nothing, unless its call is still under way here: a crash leaks no
-      reservation, and a run that fails beside its calls gives nothing back before they are over.
-- B6  A call of a tool is charged once for its place in the run, before it begins: what is repeated after a crash was
-      paid for. A question to a model that is asked again is paid for again, because it is.
+- B2  A record states what a call holds before the call begins, and another what it used after it. Both change the
+      accounts in the transaction that writes them.
+- B3  Concurrent calls, of one process or of several, never exceed a ceiling together: one at a time reserves, and on a
+      shared ledger a reservation is written only if no other one came between.
+- B4  A hold of a run that has ended counts nothing, unless its call is still running in this process. So a crash leaks
+      no reservation, and a run that fails during its calls releases nothing before they end.
+- B6  A tool call is charged once for its place in the run, before it begins: its repetition after a crash is not
+      charged again. A repeated question to a model is charged again, because the provider charges it again.
 """
 
 from __future__ import annotations
@@ -44,9 +44,11 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call needs of the accounts that it draws on. Without `hard` there is always room. What is charged `once`
-    is spent as soon as it is reserved, however often and by whom the call is carried (B6). `own` is the account, where
-    there is one, that the call draws on each time."""
+    """A call's request to the accounts that pay for it.
+
+    Without `hard` there is always room. An amount that is charged `once` is spent as soon as it is reserved, however
+    often the call is repeated (B6). `own` is the account that the call draws on at every attempt, if there is one.
+    """
 
     id: str
     tenant: str
@@ -65,12 +67,12 @@ class AccountBook:
         self._ledger = ledger
         self._turn: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._settling: dict[str, Future[list[Record]]] = {}
-        self._under_way: set[tuple[str, str]] = set()  # holds of this process that are not settled: tenant and id
+        self._under_way: set[tuple[str, str]] = set()  # this process's unsettled holds: tenant and id
         self._balances = Balances()
-        self._settled = 0  # how often a call was settled
+        self._settled = 0  # the number of settled calls
 
     async def hold(self, claim: Claim) -> Hold | Short:
-        """Reserve in every account, or nowhere (B3). It is on disk when this returns."""
+        """Reserve in all accounts or in none (B3); the reservation is on disk when this returns."""
         async with self._turn[claim.tenant]:
             while True:
                 await self.settled(claim.tenant)
@@ -89,11 +91,11 @@ class AccountBook:
                 return found
 
     async def reserve(self, claim: Claim) -> Hold | Short:
-        """As `hold`, but it goes to disk in front of what is written next, which is the run's own word that the call
-        begins: `settled` waits for it where there is none.
+        """Reserve like `hold`, but write the reservation before the next record: the run's record that the call begins.
 
-        The accounts are those that this process has in memory. Where other processes reserve, the reservation is a
-        commit of its own: only alone can it be refused (B3)."""
+        If there is no such record, `settled` writes it. The accounts come from memory. On a shared ledger the
+        reservation has its own commit, because only then can it be refused (B3).
+        """
         if self._ledger.shared:
             return await self.hold(claim)
         async with self._turn[claim.tenant]:
@@ -104,7 +106,7 @@ class AccountBook:
             return found
 
     def _begin(self, claim: Claim, found: Hold) -> None:
-        """A hold is under way until it is settled (B4); what is charged at once never is."""
+        """Count a hold as running until it is settled (B4); an amount that is charged once is spent at once."""
         if claim.once:
             self._balances.charged(claim.tenant, found.accounts, claim.id, found.reservation.amounts)
         else:
@@ -112,13 +114,13 @@ class AccountBook:
             self._balances.held(claim.tenant, found.accounts, claim.id, found.reservation.amounts)
 
     def _undo(self, claim: Claim) -> None:
-        """A reservation that may not be on record: the tables know."""
+        """Forget a reservation that may not have been written; the tables have the truth."""
         self._under_way.discard((claim.tenant, claim.id))
         self._balances.drop(claim.tenant, claim.limits)
 
     @staticmethod
     def _fitted(claim: Claim, accounts: Sequence[Account], was_charged: bool) -> Hold | Short:
-        """What the accounts have room for, as they stand. A call that was charged needs none."""
+        """Fit a claim into the accounts; a call that was already charged needs no room."""
         if claim.once and was_charged:
             return Hold(claim.id, claim.tenant, claim.run_id, (), _NOTHING)
         found = claim.reserve(accounts)
@@ -130,8 +132,10 @@ class AccountBook:
         return Hold(claim.id, claim.tenant, claim.run_id, tuple(claim.limits), found)
 
     def settle(self, hold: Hold, used: Spend | None) -> None:
-        """Give back what was held, and take what was used; None: the call used nothing. It goes to disk in front of
-        what is written next, which is the run's own word about the call."""
+        """Release a hold and charge what was used; None means nothing.
+
+        It is written before the next record, which is the run's record about the call.
+        """
         self._under_way.discard((hold.tenant, hold.id))
         self._balances.spent(hold.tenant, hold.accounts, hold.id, used or {})
         self._settled += 1
@@ -143,7 +147,7 @@ class AccountBook:
         self._settling[tenant] = self._ledger.submit(Append(_stream(tenant), [draft]), later=True)
 
     async def settled(self, tenant: str) -> None:
-        """Wait until what this process reserved, charged and settled is on disk."""
+        """Wait until this process's reservations, charges and settlements are on disk."""
         settling = self._settling.get(tenant)
         if settling is None:
             return
@@ -151,31 +155,31 @@ class AccountBook:
             if not settling.done():
                 self._ledger.write_now()
                 with outside_work(asyncio.get_running_loop()):
-                    await asyncio.shield(asyncio.wrap_future(settling))  # others may wait for the same
+                    await asyncio.shield(asyncio.wrap_future(settling))  # other tasks may wait for it too
             settling.result()
         except BaseException:
-            self._balances.drop(tenant)  # the disk may not have what they say
+            self._balances.drop(tenant)  # the disk may not match them
             raise
         finally:
             if settling.done() and self._settling.get(tenant) is settling:
                 del self._settling[tenant]
 
     async def accounts(self, tenant: str, limits: Mapping[str, Spend]) -> list[Account]:
-        """The accounts with these limits as they stand."""
+        """Return the current accounts with these limits."""
         if not limits:
             return []
         rows = await self._rows(tenant, limits)
         return [self._balance(tenant, name, rows).account(name, limit, "") for name, limit in limits.items()]
 
     async def _read(self, claim: Claim) -> tuple[list[Account], bool]:
-        """The accounts of a claim as the tables have them, and whether its call was charged."""
+        """Return the accounts of a claim from the tables, and whether its call was charged."""
         await self.settled(claim.tenant)
         rows = await self._rows(claim.tenant, claim.limits, claim.id)
         balances = [(name, limit, self._balance(claim.tenant, name, rows)) for name, limit in claim.limits.items()]
         return [item.account(name, limit, claim.id) for name, limit, item in balances], _has_charge(rows)
 
     async def _known(self, claim: Claim) -> tuple[list[Account], bool]:
-        """As `_read`, from memory where nobody else can have changed the accounts."""
+        """Return the same as `_read`, from memory where only this process can have changed the accounts."""
         tenant, settling = claim.tenant, self._settling.get(claim.tenant)
         found = {name: self._balances.find(tenant, name) for name in claim.limits}
         missing = [name for name, balance in found.items() if balance is None]
@@ -183,18 +187,18 @@ class AccountBook:
         charged = None if own is None else own.charged
         reads = missing or (claim.once and charged is None)
         if reads or (settling is not None and settling.done()):
-            await self.settled(tenant)  # or hear what the disk said
+            await self.settled(tenant)  # or raise the disk's error
         before = self._settled
         rows = await self._rows(tenant, missing, claim.id) if reads else []
         for name in missing:
             balance = found[name] = self._balance(tenant, name, rows)
             if before == self._settled and all((tenant, id) in self._under_way for id in balance.held):
-                self._balances.keep(tenant, name, balance)  # else a hold of a process that died ends with its run (B4)
+                self._balances.keep(tenant, name, balance)  # otherwise a dead process's hold ends with its run (B4)
         accounts = [item.account(name, claim.limits[name], claim.id) for name, item in found.items() if item]
         return accounts, _has_charge(rows) if charged is None else claim.id in charged
 
     async def _rows(self, tenant: str, accounts: Iterable[str], charge: str = "") -> list[tuple[Any, ...]]:
-        """What was spent of accounts and what is held of them; and whether the call `charge` was charged."""
+        """Read what was spent and is held of accounts, and whether the call `charge` was charged."""
         names = tuple(accounts)
         places = ", ".join("?" * len(names))
         charged = "SELECT '', '', 0, hold, 'charged' FROM budget_charged WHERE tenant = ? AND hold = ?"
@@ -227,7 +231,7 @@ def _has_charge(rows: Iterable[tuple[Any, ...]]) -> bool:
 
 
 def _draft(claim: Claim, hold: Hold) -> Draft:
-    """The record of a reservation."""
+    """Return the record of a reservation."""
     said = _said(hold, hold.reservation.amounts)
     return Draft("budget.settled", {**said, "once": True}) if claim.once else Draft("budget.held", said)
 

@@ -1,8 +1,8 @@
-"""Reserving before a call, giving back after it (OpenWOP RFC 0084). Pure.
+"""Reserves amounts of accounts before a call (OpenWOP RFC 0084). Pure.
 
-- A1  Spent and held together never pass a ceiling when a call begins.
+- A1  When a call begins, spent and held amounts together never exceed a ceiling.
 - A2  A hold has an identity: holding it again replaces it, so a call that is repeated after a crash holds once.
-- A3  A call whose price nobody knows holds all that is left of the cost: no other call begins beside it.
+- A3  A call with an unknown price holds all that is left of the cost, so no other call begins meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from forestay.runs import Dimension, Spend
 
 
 class Account(msgspec.Struct, frozen=True):
-    """One ceiling with what was spent under it and what calls under way hold of it."""
+    """One ceiling, with what was spent and what running calls hold."""
 
     name: str
     limits: Spend
@@ -25,7 +25,7 @@ class Account(msgspec.Struct, frozen=True):
     held: Spend = {}
 
     def room(self, dimension: Dimension) -> int | None:
-        """What a call may still take; None where nothing limits."""
+        """Return how much a call may still take; None without a limit."""
         limit = self.limits.get(dimension)
         return None if limit is None else limit - self.spent.get(dimension, 0) - self.held.get(dimension, 0)
 
@@ -38,7 +38,7 @@ class Short(msgspec.Struct, frozen=True):
 
 
 class ModelCall(msgspec.Struct, frozen=True):
-    """A question to a model: the tokens that it has, and the most that the answer may have."""
+    """A call of a model: its input tokens, and the maximum of output tokens."""
 
     input_tokens: int
     max_output_tokens: int
@@ -46,14 +46,14 @@ class ModelCall(msgspec.Struct, frozen=True):
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """What a call holds, and how long its answer may be."""
+    """The amounts that a call holds, and the maximum length of its answer."""
 
     amounts: dict[Dimension, int]
     max_output_tokens: int = 0
 
 
 def fit_model_call(accounts: Sequence[Account], call: ModelCall) -> Reservation | Short:
-    """The largest answer that every account has room for, held at its ceiling; the question alone must fit."""
+    """Reserve the longest answer that fits into every account; `Short` when not even the input fits."""
     output = call.max_output_tokens
     bound = Short("", "tokens")
     cost_room: int | None = None
@@ -75,7 +75,7 @@ def fit_model_call(accounts: Sequence[Account], call: ModelCall) -> Reservation 
 
 
 def fit(accounts: Sequence[Account], amounts: Mapping[Dimension, int]) -> Reservation | Short:
-    """Whether every account has room for amounts that are known before."""
+    """Reserve known amounts in every account; `Short` when one has no room."""
     for account in accounts:
         for dimension, amount in amounts.items():
             room = account.room(dimension)
@@ -85,7 +85,7 @@ def fit(accounts: Sequence[Account], amounts: Mapping[Dimension, int]) -> Reserv
 
 
 def price(of: Price, input_tokens: int, output_tokens: int) -> int:
-    """Micro-USD, rounded up: a million tokens at one USD are a million micro-USD."""
+    """Return the price in micro-USD, rounded up: a million tokens at one USD are a million micro-USD."""
     return math.ceil(round(of.input * input_tokens + of.output * output_tokens, 6))
 
 
@@ -94,7 +94,7 @@ def _by_tokens(call: ModelCall, room: int | None) -> int | None:
 
 
 def _by_cost(call: ModelCall, room: int | None) -> int | None:
-    """The longest answer that the cost leaves room for."""
+    """Return the longest answer that fits into the cost."""
     if room is None:
         return None
     if call.price is None:

@@ -1,13 +1,13 @@
-"""`Authorizations`: a person agrees at an authorization server, and the host keeps the token (OpenWOP RFC 0047).
+"""`Authorizations`: a person signs in at an authorization server, and the host keeps the token (OpenWOP RFC 0047).
 
 Invariants:
 
-- O1  A state is good once and for ten minutes; one that is unknown, used or over gets nothing.
+- O1  A state is valid once and for ten minutes; an unknown, used or expired one is refused.
 - O2  State, code and verifier are in no event and no answer. On disk they are hashed or sealed.
-- O3  The code is exchanged by a run, `forestay-authorize`, whose log says `connector.authorized` and no secret.
-- O4  A token that ends is renewed by one at a time, also of several processes. What was renewed is on disk before
-      anybody uses it. A crash in between asks again with the token that is on disk.
-- O5  A server that refuses to renew for good ends the credential: it is `expired`, and the run is told.
+- O3  A run of `forestay-authorize` exchanges the code; its log records `connector.authorized` and no secret.
+- O4  One task at a time renews a token, also across processes. A renewed token is on disk before its first use. After a
+      crash in between, the token on disk is used to ask again.
+- O5  A server that finally refuses to renew ends the credential: it is `expired`, and the run records that.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ WORKFLOW: dict[str, Any] = {
 
 
 class Authorization(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One sign-in as its records hold it: `mark` is the state's hash, `sealed` verifier and code."""
+    """One sign-in as stored in its records: `mark` is the state's hash, `sealed` the verifier, `returned` the code."""
 
     authorization_id: str
     tenant: str
@@ -101,7 +101,7 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """A sign-in that waits for a person, and the address to open."""
+    """A sign-in that waits for a person, with the address to open."""
 
     authorization_id: str
     open: str
@@ -112,7 +112,7 @@ Pending = dict[str, Authorization]
 
 
 class Authorizations:
-    """The sign-ins of every tenant of one ledger. `runs` is asked for when it is needed: the two know each other."""
+    """The sign-ins of every tenant of one ledger. `runs` is a function because the two objects need each other."""
 
     def __init__(
         self,
@@ -146,14 +146,14 @@ class Authorizations:
         return NodeType(type_id=TYPE, execute=self._execute, summary="Keeps a token that a person agreed to.")
 
     def capability(self) -> dict[str, Any]:
-        """What discovery says (RFC 0047)."""
+        """Return the capability for discovery (RFC 0047)."""
         known = [
             {"id": item.id, "authUrl": item.auth_url, "tokenUrl": item.token_url, "scopesSupported": list(item.scopes)}
             for item in self.providers.values()
         ]
         return {"supported": True, "grants": ["authorization_code", "refresh_token"], "providers": known}
 
-    # A person's way
+    # For people
 
     async def begin(
         self,
@@ -186,9 +186,9 @@ class Authorizations:
         return Begun(name, url, made.expires_ms)
 
     async def finish(self, returned: Returned, tenant: str | None = None) -> tuple[Authorization, RunCreated]:
-        """Take what the browser brought back, once (O1), and start the run that keeps the token (O3).
+        """Accept the browser's return once (O1), and start the run that keeps the token (O3).
 
-        `tenant` is that of a caller who is known; a browser is not.
+        `tenant` is that of an authenticated caller; a browser has none.
         """
         mark = _mark(returned.state)
         taken: list[Authorization] = []
@@ -197,7 +197,7 @@ class Authorizations:
             found = next((item for item in pending.values() if item.mark == mark and item.returned is None), None)
             over = found is None or self._clock.now_ms() >= found.expires_ms
             if found is None or over or tenant not in (None, found.tenant):
-                message = "There is no such sign-in, or it is over."
+                message = "There is no such sign-in, or it has expired."
                 raise Problem("not_found", message, fix="Begin again: forestay credential authorize PROVIDER.")
             taken[:] = [found]
             name = {"authorizationId": found.authorization_id}
@@ -208,13 +208,13 @@ class Authorizations:
         await self._journal.change(take)
         (found,) = taken
         if returned.error or not returned.code:
-            message = f"{found.provider} did not agree."
+            message = f"{found.provider} refused the sign-in."
             raise Problem("credential_forbidden", message, provider=found.provider, reason="refused")
         request = CreateRun(workflow_id=WORKFLOW["id"], inputs={"authorizationId": found.authorization_id})
         run_id = "run_" + hashlib.sha256(found.authorization_id.encode()).hexdigest()[:26]
         return found, await self._runs().create_run(request, found.tenant, found.principal, run_id=run_id)
 
-    # What the run does
+    # The run
 
     async def _execute(self, ctx: Execution) -> dict[str, Any]:
         name = str(ctx.inputs["authorizationId"])
@@ -224,13 +224,13 @@ class Authorizations:
         return kept
 
     async def _exchanged(self, ctx: Execution, name: str) -> dict[str, Any]:
-        """The token kept as a credential; one that an earlier life kept is not asked for again."""
+        """Exchange the code and store the token as a credential, unless an earlier execution did so."""
         before = {item.grant_id: item for item in await self._credentials.listed(ctx.tenant)}
         if (done := before.get(name)) is not None:
             return _kept(done)
         found = (await self._journal.value()).get(name)
         if found is None or found.tenant != ctx.tenant or found.returned is None:
-            raise Problem("not_found", "There is no such sign-in, or it is over.", authorizationId=name[:64])
+            raise Problem("not_found", "There is no such sign-in, or it has expired.", authorizationId=name[:64])
         provider = self._provider(found.provider)
         request = code_request(
             provider, self._opened(name, found.returned), self._opened(name, found.sealed), found.redirect
@@ -245,10 +245,10 @@ class Authorizations:
         await self._journal.change(lambda pending: [Draft("oauth.ended", ended)] if name in pending else [])
         return _kept(about)
 
-    # What requests need
+    # For requests
 
     async def renew(self, tenant: str, about: Credential, secret: Secret) -> Secret:
-        """`credentials.Renew`: the token that is good now (O4)."""
+        """Return a valid token, renewed if it is due (O4); it implements `credentials.Renew`."""
         if about.issuer not in self.providers or secret.refresh is None or not is_due(secret, self._clock.now_ms()):
             return secret
         name = f"{tenant}/{about.credential_id}"
@@ -258,7 +258,7 @@ class Authorizations:
             if now is None:
                 raise forbidden(_ended(about, "provenance-unevaluable"))
             if now.refresh is None or not is_due(now, self._clock.now_ms()):
-                return now  # somebody else did it meanwhile
+                return now  # another task renewed it meanwhile
             return await self._renewed(tenant, about, now.refresh)
 
     async def _renewed(self, tenant: str, about: Credential, refresh: str) -> Secret:
@@ -289,7 +289,7 @@ class Authorizations:
     def _opened(self, name: str, sealed: str) -> str:
         plain = decrypt(self._key, base64url.decode(sealed), f"oauth\0{name}")
         if plain is None:
-            raise Problem("state_corrupted", "A sign-in does not open with the host's secret.", authorizationId=name)
+            raise Problem("state_corrupted", "A sign-in cannot be opened with the host's secret.", authorizationId=name)
         return plain.decode()
 
 

@@ -1,8 +1,8 @@
-"""`Balances`: accounts in memory, for a process that alone writes them.
+"""`Balances`: accounts in memory, for a process that is the only writer.
 
-- L1  A balance is what the tables say and what this process has since had written of the account. Where that is not
-      sure, the account is dropped, and read again.
-- L2  At most so many accounts are kept; those that nobody asked for the longest go first.
+- L1  A balance is the tables' state plus this process's writes since. If that is not certain, the account is dropped
+      and read again.
+- L2  A limited number of accounts is kept; the least recently used are dropped first.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ _MOST = 4096
 
 
 class Balance:
-    """What was spent under one ceiling, and what each call under way holds of it. `charged` are the calls that were
-    charged once; None when some may be missing, because something had been spent when the account was read."""
+    """What was spent under one ceiling, and what each running call holds of it.
+
+    `charged` are the calls that were charged once. It is None when some may be missing, because something had already
+    been spent when the account was read.
+    """
 
     __slots__ = ("charged", "held", "spent")
 
@@ -28,7 +31,7 @@ class Balance:
         self.charged: set[str] | None = None if spent else set()
 
     def account(self, name: str, limits: Spend, without: str) -> Account:
-        """The account as it stands now, for a call that does not count what it held itself."""
+        """Return the current account, without the hold of the call `without`."""
         held: dict[Dimension, int] = {}
         for id, amounts in self.held.items():
             if id != without:
@@ -37,7 +40,7 @@ class Balance:
 
 
 class Balances:
-    """The balances that are known, by tenant and account."""
+    """The known balances, by tenant and account."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
@@ -55,24 +58,24 @@ class Balances:
             self._known.popitem(last=False)
 
     def drop(self, tenant: str, accounts: Iterable[str] | None = None) -> None:
-        """Forget some accounts of a tenant; None: all of them."""
+        """Forget some accounts of a tenant, or with None all of them."""
         names = [name for owner, name in self._known if owner == tenant] if accounts is None else accounts
         for name in names:
             self._known.pop((tenant, name), None)
 
     def held(self, tenant: str, accounts: Iterable[str], id: str, amounts: Spend) -> None:
-        """A call holds `amounts`, in place of what it held before."""
+        """Let a call hold `amounts`, instead of what it held before."""
         for balance in self._of(tenant, accounts):
             balance.held[id] = amounts
 
     def spent(self, tenant: str, accounts: Iterable[str], id: str, amounts: Spend) -> None:
-        """A call gives back what it held, and spent `amounts`."""
+        """Release what a call held, and add `amounts` to what was spent."""
         for balance in self._of(tenant, accounts):
             balance.held.pop(id, None)
             _increase(balance.spent, amounts)
 
     def charged(self, tenant: str, accounts: Iterable[str], id: str, amounts: Spend) -> None:
-        """A call spent `amounts`, once and for all."""
+        """Charge a call once: add `amounts` to what was spent, and remember the call."""
         for balance in self._of(tenant, accounts):
             _increase(balance.spent, amounts)
             if balance.charged is not None:

@@ -1,6 +1,6 @@
-"""What a budget says and which one holds for a run (OpenWOP RFC 0084 §A, §B). Pure.
+"""Budget policies, and the budget that applies to a run (OpenWOP RFC 0084 §A, §B). Pure.
 
-- P1  The ceilings of a run are the smallest of all scopes that apply, and of what the request asks for.
+- P1  The ceilings of a run are the smallest of all scopes that apply, including the request's own.
 - P2  A model is denied by any scope that denies it, and by any scope with a list of models that does not name it.
 - P3  A request can only tighten what the operator set.
 """
@@ -22,7 +22,7 @@ _KEPT = ("enforce", "on_exhaustion", "threshold_percent", "models")
 
 
 class BudgetPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """`configurable.budget` of a run; what is absent does not limit."""
+    """`configurable.budget` of a run; an absent field does not limit."""
 
     max_tokens: Annotated[int, _COUNT] | None = None
     max_cost_usd: Annotated[float, msgspec.Meta(ge=0)] | None = None
@@ -35,7 +35,7 @@ class BudgetPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """Ceilings that all runs of a scope share in a day or a month; or, with `per` run, those of one agent in a run."""
+    """Ceilings that all runs of a scope share in a day or a month or, with `per="run"`, those of an agent in a run."""
 
     scope: BudgetScope
     name: str
@@ -44,7 +44,7 @@ class Pool(msgspec.Struct, frozen=True):
 
 
 class EffectiveBudget(msgspec.Struct, frozen=True):
-    """The budget that holds for a run, as `budget.reserved` records it."""
+    """The budget that applies to a run, as `budget.reserved` records it."""
 
     limits: dict[Dimension, int]
     scope: BudgetScope
@@ -55,18 +55,18 @@ class EffectiveBudget(msgspec.Struct, frozen=True):
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The public part: ceilings and scope, no price and no list of models."""
+        """The public part: ceilings and scope, without prices and lists of models."""
         return {"effectiveBudget": ceilings(self.limits), "scope": self.scope}
 
     @property
     def private(self) -> dict[str, Any]:
-        """What the run's own budget needs besides its ceilings."""
+        """The other fields that the run's budget needs."""
         told = msgspec.to_builtins(self)
         return {"budget": {name: told[name] for name in _KEPT}}
 
 
 def read_policy(value: Any, at: str = "$.configurable.budget") -> BudgetPolicy:
-    """A policy as a caller sends it; a located Problem when it is none."""
+    """Read a caller's policy; a located Problem when it is not valid."""
     try:
         return msgspec.convert(value, BudgetPolicy)
     except msgspec.ValidationError as error:
@@ -75,7 +75,7 @@ def read_policy(value: Any, at: str = "$.configurable.budget") -> BudgetPolicy:
 
 
 def resolve(settings: Budgets, policy: BudgetPolicy | None, workflow_id: str) -> EffectiveBudget | None:
-    """The budget of a run of `workflow_id`; None when nothing limits it (P1)."""
+    """Return the budget of a run of `workflow_id`; None when nothing limits it (P1)."""
     found: list[tuple[BudgetScope, BudgetPolicy]] = [
         (item.scope, _policy(item))
         for item in settings.ceilings
@@ -105,7 +105,7 @@ def resolve(settings: Budgets, policy: BudgetPolicy | None, workflow_id: str) ->
 
 
 def pools(settings: Budgets, workflow_id: str, agent_id: str | None) -> list[Pool]:
-    """The ceilings that a call shares with others, besides its run's own."""
+    """Return the ceilings that a call shares with others, besides its run's own."""
     return [
         Pool(item.scope, item.name, item.per, limits_of(_words(_policy(item))))
         for item in settings.ceilings
@@ -120,7 +120,7 @@ def check_model(rules: Iterable[ModelRule], model: str) -> None:
 
 
 def agent_rules(settings: Budgets, workflow_id: str, agent_id: str | None) -> list[ModelRule]:
-    """What the ceilings of an agent say of models; those of the run are recorded with it."""
+    """Return the model rules of an agent's ceilings; those of the run are recorded with the run."""
     found = (item for item in settings.ceilings if item.scope == "agent" and _applies(item, workflow_id, agent_id))
     return [rule_of(_policy(item)) for item in found]
 
@@ -131,7 +131,7 @@ def rule_of(policy: BudgetPolicy) -> ModelRule:
 
 
 def price_of(prices: dict[str, Price], model: str) -> Price | None:
-    """What a model costs; None when the operator says nothing of it."""
+    """Return the price of a model; None when the operator has not set one."""
     return next((price for pattern, price in prices.items() if ModelRule((pattern,)).allows(model)), None)
 
 
@@ -144,7 +144,7 @@ def _applies(item: Ceiling, workflow_id: str, agent_id: str | None) -> bool:
 
 
 def _policy(item: Ceiling) -> BudgetPolicy:
-    """An operator's ceiling in the words of a policy."""
+    """Return an operator's ceiling as a policy."""
     return BudgetPolicy(
         item.max_tokens,
         item.max_cost_usd,

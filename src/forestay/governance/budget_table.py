@@ -1,4 +1,4 @@
-"""What budgets are asked about: tables of the ledger over the streams `budget/…`, one for each tenant."""
+"""The tables of budgets: projections of the streams `budget/…`, one stream for each tenant."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _ADD = "ON CONFLICT (tenant, account, dimension) DO UPDATE SET amount = budget_s
 
 
 class BudgetTable:
-    """What each account spent, what calls under way hold of it, and which calls were charged once and for all (B6).
+    """What each account spent, what running calls hold of it, and which calls were charged once (B6).
 
-    Hosts of version 1 know no such calls and write none, those of version 2 have one index more: both keep the tables
-    right beside this one. Holds are the calls under way, which are few: an index over their accounts would be written
-    twice for each call, and save nothing.
+    Hosts of version 1 write no such charges, and those of version 2 have one more index: both keep the tables right
+    beside this version. Holds have no index over their accounts: running calls are few, and the index would be written
+    twice for each call.
     """
 
     name = "budgets"
@@ -41,7 +41,7 @@ class BudgetTable:
     def _take(self, tx: Transaction, record: Record) -> None:
         said = record.payload
         tenant, hold = said["tenant"], said["hold"]
-        if not said.get("once"):  # what is charged at once is never held
+        if not said.get("once"):  # an amount that is charged once is never held
             tx.execute("DELETE FROM budget_held WHERE tenant = ? AND hold = ?", (tenant, hold))
         rows = [(account, *item) for account in said.get("accounts", ()) for item in said["amounts"].items()]
         if record.type == "budget.held":

@@ -1,15 +1,15 @@
-"""What is known about a credential beside its value, and where it may go (OpenWOP RFC 0079). Pure.
+"""A credential without its value, and the decision where it may be sent (OpenWOP RFC 0079). Pure.
 
 The first rule that applies decides:
 
-- C1  a credential that nobody knows, or whose value cannot be read, goes nowhere
-- C2  nor does one that has expired
-- C3  outside its audiences it goes nowhere: the request is refused, or sent without it where the credential says so
-      and where a server's redirect led there
-- C4  a workflow that it is not lent to does not get it
-- C5  where a person must agree, it waits for that person
+- C1  an unknown credential, or one whose value cannot be read, is not sent
+- C2  an expired credential is not sent
+- C3  a credential is not sent outside its audiences: the request is refused. It is sent without the credential if the
+      credential allows that, or if a server's redirect led there
+- C4  a workflow that may not use the credential does not get it
+- C5  if a person must agree, the request waits for that person
 
-An audience is a host, or `*.domain` for every host below it, and means the scheme's own port unless it names one.
+An audience is a host, or `*.domain` for every host below it; it means the scheme's default port unless it names one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from forestay.kernel import Place, Problem, iso, plain_host
 from forestay.runs import EgressDecision
 
 MAX_VALUE = 8192
-MIN_VALUE = 8  # a shorter one could not be told from ordinary text in an answer
+MIN_VALUE = 8  # a shorter value could not be distinguished from ordinary text in an answer
 HOST = "host"
-"""The issuer of a credential that a person put here."""
+"""The issuer of a credential that a person entered."""
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _VALUE = re.compile(r"[!-~]+(?: [!-~]+)*")
@@ -50,13 +50,13 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     outside: Literal["deny", "downgrade"] = "deny"
     approval: bool = False
     workflows: tuple[str, ...] = ()
-    """Patterns over the workflows that may use it; none is every workflow of the tenant."""
+    """Patterns over the workflows that may use it; without one, every workflow of the tenant may."""
     grant_id: str = ""
-    """The sign-in that gave it."""
+    """The sign-in that it comes from."""
 
     @property
     def provenance(self) -> dict[str, object]:
-        """In the contract's shape (`credential-provenance.schema.json`, closed)."""
+        """The contract's form (`credential-provenance.schema.json`, closed)."""
         told: dict[str, object] = {
             "credentialId": self.credential_id,
             "issuer": self.issuer,
@@ -71,7 +71,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class Use(msgspec.Struct, frozen=True):
-    """The request that a credential is wanted for."""
+    """A request that needs a credential."""
 
     credential_id: str
     place: Place
@@ -81,7 +81,7 @@ class Use(msgspec.Struct, frozen=True):
 
 
 def decide(credential: Credential | None, use: Use, now_ms: int) -> EgressDecision:
-    """What becomes of a request with this credential, by the first of C1 to C5."""
+    """Decide on a request with this credential, by the first of C1 to C5 that applies."""
     host, name = use.place.host, use.credential_id
     if credential is None:
         return EgressDecision("denied", host, name, "provenance-unevaluable")
@@ -98,7 +98,7 @@ def decide(credential: Credential | None, use: Use, now_ms: int) -> EgressDecisi
 
 
 def within(audiences: Sequence[str], place: Place) -> bool:
-    """Whether one of the audiences is, or covers, the place."""
+    """Whether one of the audiences covers the place."""
     return any(_covers(audience, place) for audience in audiences)
 
 
@@ -114,23 +114,23 @@ def _covers(audience: str, place: Place) -> bool:
 
 
 def checked(credential: Credential, value: str) -> Credential:
-    """The credential as it may be kept; a Problem that says what is wrong with it."""
+    """Return the credential if it is valid; otherwise a Problem says what is wrong."""
     if not _ID.fullmatch(credential.credential_id):
-        message = "A credential's id has up to 64 small letters, digits, dots, _ and -."
+        message = "A credential's id may have up to 64 lower-case letters, digits, dots, _ and -."
         raise Problem("schema_mismatch", message, at="$.credentialId")
     if not credential.audiences:
-        raise Problem("schema_mismatch", "A credential is for at least one host.", at="$.audiences")
+        raise Problem("schema_mismatch", "A credential needs at least one audience.", at="$.audiences")
     for number, audience in enumerate(credential.audiences):
         found = _AUDIENCE.fullmatch(audience)
         wide = found is not None and found[1] is not None and "." not in found[2]
         if found is None or wide or (found[3] is not None and not 1 <= int(found[3]) <= 65535):
-            message = "An audience is a host or *.domain.tld, with a port where it is not the usual one."
+            message = "An audience must be a host or *.domain.tld, with a port if it is not the default one."
             raise Problem("schema_mismatch", message, at=f"$.audiences[{number}]")
     if not _HEADER.fullmatch(credential.header) or credential.header.lower() in _OWN_HEADERS:
         raise Problem("schema_mismatch", "This header cannot carry a credential.", at="$.header")
     if credential.prefix and not _VALUE.fullmatch(credential.prefix.rstrip(" ")):
-        raise Problem("schema_mismatch", "A prefix is plain text.", at="$.prefix")
+        raise Problem("schema_mismatch", "A prefix must be plain text.", at="$.prefix")
     if not MIN_VALUE <= len(value) <= MAX_VALUE or not _VALUE.fullmatch(value):
-        message = f"A value has {MIN_VALUE} to {MAX_VALUE} visible characters."
-        raise Problem("schema_mismatch", message, at="$.value")  # and never says which
+        message = f"A value must have {MIN_VALUE} to {MAX_VALUE} visible characters."
+        raise Problem("schema_mismatch", message, at="$.value")  # without the value
     return credential

@@ -1,12 +1,13 @@
-"""`Credentials`: values that the host attaches to requests and gives to nobody (OpenWOP RFC 0046, 0079).
+"""`Credentials`: values that the host attaches to requests and never shows (OpenWOP RFC 0046, 0079).
 
 Invariants:
 
-- V1  A value stands on disk sealed under a key of its own, for its tenant and id, and in no other form.
-- V2  When `revoke` returns, the key is destroyed. A credential that is put again has a new key; the old one goes.
+- V1  A value is on disk only sealed, under its own key, for its tenant and id.
+- V2  When `revoke` returns, the key is destroyed. A credential that is put again has a new key; the old one is
+      destroyed.
 - V3  The decision (`credential.decide`) is made again at the last moment, when the value is attached.
-- V4  A value goes to no host outside its audiences, also when a request carries it by itself.
-- V5  What a server sends back of a value is blotted out before anybody reads the answer.
+- V4  A value is not sent to a host outside its audiences, even if the request itself contains it.
+- V5  A value in a server's answer is removed before any other code reads the answer.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ MAX_PER_TENANT = 1_000
 
 
 class Secret(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A value; that of a grant can be renewed with `refresh` and ends at `until_ms`."""
+    """A value; an OAuth token may have a `refresh` token and end at `until_ms`."""
 
     value: str
     refresh: str | None = None
@@ -50,7 +51,7 @@ class Secret(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A credential as its records hold it."""
+    """A credential as its records store it."""
 
     about: Credential
     key: str
@@ -58,21 +59,21 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Store(msgspec.Struct, frozen=True):
-    """The credentials of one tenant, and the keys that no credential has any more."""
+    """The credentials of one tenant, and the keys that no credential uses any more."""
 
     kept: dict[str, Kept] = {}
     idle: frozenset[str] = frozenset()
 
 
 class Attached(msgspec.Struct, frozen=True):
-    """A request as it leaves, what was decided, and the values that no answer may show."""
+    """A request ready to be sent, the decision, and the values that no answer may show."""
 
     request: HttpRequest
     decided: EgressDecision | None
     values: tuple[str, ...] = ()
 
     def blotted(self, response: HttpResponse) -> HttpResponse:
-        """The answer without the values (V5)."""
+        """Return the answer without the values (V5)."""
         headers, body = response.headers, response.body
         for value in self.values:
             headers = {name: text.replace(value, REDACTED) for name, text in headers.items()}
@@ -81,14 +82,14 @@ class Attached(msgspec.Struct, frozen=True):
 
 
 Renew = Callable[[str, Credential, Secret], Awaitable[Secret]]
-"""A newer secret for a tenant's credential; the same when it is still good."""
+"""Returns a newer secret for a tenant's credential, or the same one while it is valid."""
 
 
 class Credentials:
     """The credentials of every tenant of one ledger."""
 
     def __init__(self, ledger: Ledger, *, clock: Clock, randomness: Randomness, shared: bool = False) -> None:
-        """`shared`: other processes keep credentials in the same ledger."""
+        """Use the ledger's vault; with `shared`, other processes keep credentials in the same ledger."""
         self._ledger = ledger
         self._vault = ledger.vault()
         self._clock = clock
@@ -99,7 +100,7 @@ class Credentials:
         self.renew: Renew | None = None
 
     async def start(self) -> None:
-        """End what a crash left undone: keys of credentials that were taken back or never came to be (V2)."""
+        """Finish what a crash left: destroy keys of credentials that were revoked or never stored (V2)."""
         if self._ledger.read_only:
             return
         names = set(await self._vault.names(_KEYS))
@@ -117,17 +118,17 @@ class Credentials:
             found += page
         return [stream.removeprefix(PREFIX) for stream in found]
 
-    # What people do
+    # For people
 
     async def put(self, tenant: str, about: Credential, secret: Secret, by: str | None = None) -> Credential:
-        """Keep a credential, in place of one with the same id; it is on disk when this returns."""
+        """Store a credential, replacing one with the same id; it is on disk when this returns."""
         checked(about, secret.value)
         kept = await self._seal(tenant, about.credential_id, secret)
         said = {"about": msgspec.to_builtins(about), **kept, **({"by": by} if by else {})}
 
         def change(store: Store) -> list[Draft]:
             if about.credential_id not in store.kept and len(store.kept) >= MAX_PER_TENANT:
-                message = "This tenant has as many credentials as it may have."
+                message = f"This tenant has {MAX_PER_TENANT} credentials already."
                 raise Problem("state_conflict", message, limit=MAX_PER_TENANT, fix="Revoke some of them.")
             return [Draft("credential.kept", said)]
 
@@ -135,7 +136,7 @@ class Credentials:
         return about
 
     async def listed(self, tenant: str) -> list[Credential]:
-        """A tenant's credentials without their values, by id."""
+        """Return a tenant's credentials without their values, in order of id."""
         kept = (await self._store(tenant)).kept
         return [kept[name].about for name in sorted(kept)]
 
@@ -144,7 +145,7 @@ class Credentials:
         return None if found is None else found.about
 
     async def revoke(self, tenant: str, credential_id: str, why: str = "requested", by: str | None = None) -> None:
-        """Take a credential back for good (V2)."""
+        """Revoke a credential for good (V2)."""
         said = {"credentialId": credential_id, "reason": why, **({"by": by} if by else {})}
 
         def change(store: Store) -> list[Draft]:
@@ -155,7 +156,7 @@ class Credentials:
         await self._changed(tenant, change)
 
     async def renewed(self, tenant: str, about: Credential, secret: Secret) -> None:
-        """Keep a newer value of a credential; one that was taken back meanwhile stays so."""
+        """Store a newer value of a credential, unless it was revoked meanwhile."""
         kept = await self._seal(tenant, about.credential_id, secret)
         said = {"credentialId": about.credential_id, **kept}
 
@@ -165,20 +166,20 @@ class Credentials:
         await self._changed(tenant, change, kept["key"])
 
     async def expire(self, tenant: str, credential_id: str) -> None:
-        """End a credential whose issuer does not renew it any more: it stays listed, without a value."""
+        """End a credential that its issuer no longer renews: it stays listed, without a value."""
         said = {"credentialId": credential_id, "at": self._clock.now_ms()}
         await self._changed(
             tenant, lambda store: [Draft("credential.expired", said)] if credential_id in store.kept else []
         )
 
-    # What requests need
+    # For requests
 
     async def decide(self, tenant: str, use: Use) -> EgressDecision:
-        """What becomes of a request with a credential, as things stand now."""
+        """Decide on a request with a credential, by the present state."""
         return decide(await self.get(tenant, use.credential_id), use, self._clock.now_ms())
 
     async def attach(self, tenant: str, request: HttpRequest, workflow_id: str) -> Attached:
-        """The request as it may leave: with its credential, without it, or not at all (V3, V4)."""
+        """Return the request as it may be sent, with or without its credential, or refuse it (V3, V4)."""
         store, place = await self._store(tenant), place_of(request.url)
         if request.credential is None:
             await self._keep_inside(tenant, store, request, place)
@@ -201,7 +202,7 @@ class Credentials:
         return Attached(signed, decision, (secret.value, *await self._values(tenant, store)))
 
     async def _keep_inside(self, tenant: str, store: Store, request: HttpRequest, place: Place) -> None:
-        """Refuse a request that carries a value out of its audiences by itself (V4)."""
+        """Refuse a request that itself contains a value outside its audiences (V4)."""
         carried = "\n".join((request.url, *request.headers.values())).encode() + b"\n" + (request.body or b"")
         outside: dict[str, str] = {}
         inside: set[str] = set()
@@ -220,29 +221,29 @@ class Credentials:
         return tuple(text for secret in found for text in _texts(secret))
 
     async def _fresh(self, tenant: str, kept: Kept) -> Secret | None:
-        """The value, renewed where it can be and must be; None when it cannot be read (C1)."""
+        """Return the value, renewed if it is due; None when it cannot be read (C1)."""
         secret = await self._secret(tenant, kept)
         return secret if secret is None or self.renew is None else await self.renew(tenant, kept.about, secret)
 
     async def secret(self, tenant: str, credential_id: str) -> Secret | None:
-        """A value, for the host itself."""
+        """Return a secret, for the host itself."""
         kept = (await self._store(tenant)).kept.get(credential_id)
         return None if kept is None else await self._secret(tenant, kept)
 
     async def value(self, tenant: str, credential_id: str) -> str | None:
-        """A credential's own text; None when there is none."""
+        """Return a credential's value; None when there is none."""
         found = await self.secret(tenant, credential_id)
         return None if found is None else found.value
 
     async def blotted(self, tenant: str, text: str) -> str:
-        """The text with `[REDACTED:ID]` wherever it has a value of the tenant (OpenWOP RFC 0004, SR-1)."""
+        """Return the text with `[REDACTED:ID]` for each value of the tenant (OpenWOP RFC 0004, SR-1)."""
         kept = (await self._store(tenant)).kept
         values = {value: name for name, item in kept.items() for value in _texts(await self._secret(tenant, item))}
-        for value in sorted(values, key=len, reverse=True):  # the longest first, so that none leaves a part of another
+        for value in sorted(values, key=len, reverse=True):  # the longest first, so that no part of one remains
             text = text.replace(value, f"[REDACTED:{values[value]}]")
         return text
 
-    # How it is kept
+    # Storage
 
     async def _secret(self, tenant: str, kept: Kept) -> Secret | None:
         if not kept.key:
@@ -264,8 +265,10 @@ class Credentials:
         return {"key": name, "sealed": base64url.encode(sealed)}
 
     async def _changed(self, tenant: str, change: Callable[[Store], Sequence[Draft]], made: str = "") -> None:
-        """Change the tenant's credentials, and destroy the keys that none of them has any more (V2). `made` is the key
-        that was made for the change; where it came to nothing, nobody needs it."""
+        """Change the tenant's credentials, and destroy the keys that none of them uses any more (V2).
+
+        `made` is the key that was made for the change; it is destroyed too if the change did not use it.
+        """
         before = await self._store(tenant)
         after = await self._journal(tenant).change(change)
         used = {item.key for item in after.kept.values()}
@@ -285,7 +288,7 @@ class Credentials:
 
 
 def evolve(store: Store, record: Record) -> Store:
-    """The credentials after one more record."""
+    """Return the credentials after one more record."""
     said = record.payload
     name = said["about"]["credentialId"] if record.type == "credential.kept" else said["credentialId"]
     before = store.kept.get(name)
@@ -303,7 +306,7 @@ def evolve(store: Store, record: Record) -> Store:
 
 
 def _texts(secret: Secret | None) -> tuple[str, ...]:
-    """What of a secret may be seen nowhere."""
+    """Return the texts of a secret that must not be shown."""
     return () if secret is None else (secret.value,) if secret.refresh is None else (secret.value, secret.refresh)
 
 

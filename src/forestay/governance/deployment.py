@@ -1,12 +1,12 @@
-"""The life of an agent's versions (OpenWOP RFC 0082): which one serves, on which channel, with which share. Pure.
+"""The states of an agent's versions (OpenWOP RFC 0082): which one serves, on which channel, with which share. Pure.
 
 - D1  A state changes only along the contract's arrows: draft → test → staged → active, active ↔ paused,
       active → deprecated, active → rolled-back.
-- D2  On a channel at most two versions are active: the one before, and a canary that takes `canaryPercent` of the runs.
-      A promotion to the whole takes the channel from the version before.
+- D2  On a channel at most two versions are active: the previous one, and a canary that gets `canaryPercent` of the
+      runs. A full promotion removes the previous version from the channel.
 - D3  A rollback restores the version that the rolled-back one replaced, and its `rollbackPointer` names it.
-- D4  A draw depends on nothing but the run and what is asked for: it is stable, and shares come out as they are set.
-- D5  A channel without an active version resolves to none; nobody falls back to another.
+- D4  A draw depends only on the run, the agent and the channel: it is stable, and shares are met over many runs.
+- D5  A channel without an active version resolves to none; there is no fallback to another channel.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LADDER: dict[State, State] = {"draft": "test", "test": "staged", "staged": "act
 
 
 class Deployment(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The record of one version of an agent, as the contract shows it."""
+    """The record of one version of an agent, in the contract's form."""
 
     agent_id: str
     version: str
@@ -59,36 +59,36 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Fleet(msgspec.Struct, frozen=True):
-    """All versions of one agent: `records` by version, and for each channel the versions that served it, the last one
-    last."""
+    """All versions of one agent: `records` by version, and for each channel the versions that served it, oldest
+    first."""
 
     agent_id: str
     records: dict[str, Deployment] = {}
     serving: dict[str, tuple[str, ...]] = {}
-    applied: dict[str, str] = {}  # transitions that were made, by their identity, with the version
+    applied: dict[str, str] = {}  # completed transitions by their identity, with the version
 
     def get(self, version: str) -> Deployment | None:
         return self.records.get(version)
 
     def listed(self) -> list[Deployment]:
-        """The records by version."""
+        """Return the records, in order of version."""
         return sorted(self.records.values(), key=lambda item: precedence(item.version))
 
     def active(self, channel: str) -> list[Deployment]:
-        """The active versions of a channel, the one that was there first first."""
+        """Return the active versions of a channel, the earliest first."""
         found = (self.records.get(version) for version in self.serving.get(channel, ()))
         return [item for item in found if item is not None and item.state == "active" and channel in item.channels]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What a transition does: the records that it leaves, and the event that tells it."""
+    """The result of a transition: the changed records and the event."""
 
     records: tuple[Deployment, ...]
     event: Event
 
 
 def decide(fleet: Fleet, wanted: Transition) -> Change:
-    """What follows from a transition; a Problem when the version is not in a state for it (D1)."""
+    """Return the change of a transition; a Problem when the version's state does not allow it (D1)."""
     _check_shape(wanted)
     found = fleet.get(wanted.version)
     if wanted.transition == "promote":
@@ -107,7 +107,7 @@ def decide(fleet: Fleet, wanted: Transition) -> Change:
 
 
 def evolve(fleet: Fleet, records: tuple[Deployment, ...], identity: str = "") -> Fleet:
-    """The fleet with the records that a change leaves; `identity` names the transition that made it."""
+    """Return the fleet with the changed records; `identity` names the transition."""
     known = {**fleet.records, **{item.version: item for item in records}}
     serving = dict(fleet.serving)
     for item in records:
@@ -120,7 +120,7 @@ def evolve(fleet: Fleet, records: tuple[Deployment, ...], identity: str = "") ->
 
 
 def resolve(fleet: Fleet, channel: str, run_id: str) -> str | None:
-    """The version that a run gets from a channel; None when none is active (D4, D5)."""
+    """Return the version that a run gets from a channel; None when none is active (D4, D5)."""
     if channel == LATEST:
         active = [item for item in fleet.records.values() if item.state == "active"]
         return max(active, key=lambda item: precedence(item.version)).version if active else None
@@ -132,7 +132,7 @@ def resolve(fleet: Fleet, channel: str, run_id: str) -> str | None:
 
 
 def shares(fleet: Fleet, channel: str) -> list[tuple[str, int]]:
-    """The versions that a channel gives to runs, the newest first, each with its share in percent."""
+    """Return the versions that serve a channel, newest first, each with its share in percent."""
     active = fleet.active(channel)
     if not active:
         return []
@@ -143,7 +143,7 @@ def shares(fleet: Fleet, channel: str) -> list[tuple[str, int]]:
 
 
 def draw(run_id: str, agent_id: str, channel: str) -> float:
-    """A number from 0 up to 100 that only the run, the agent and the channel decide (D4)."""
+    """Return a number from 0 up to 100 that depends only on the run, the agent and the channel (D4)."""
     digest = hashlib.sha256("\0".join(("forestay:canary:v1", run_id, agent_id, channel)).encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64 * 100
 
@@ -151,23 +151,23 @@ def draw(run_id: str, agent_id: str, channel: str) -> float:
 def _check_shape(wanted: Transition) -> None:
     percent = wanted.canary_percent
     if percent is not None and not 0 <= percent <= 100:
-        raise Problem("out_of_range", "A canary takes 0 to 100 percent.", at="$.canaryPercent")
+        raise Problem("out_of_range", "A canary must have 0 to 100 percent.", at="$.canaryPercent")
     if not 1 <= len(wanted.version) <= 64:
-        raise Problem("out_of_range", "A version has 1 to 64 characters.", at="$.version")
+        raise Problem("out_of_range", "A version must have 1 to 64 characters.", at="$.version")
     if wanted.reason is not None and not 1 <= len(wanted.reason) <= 512:
-        raise Problem("out_of_range", "A reason has 1 to 512 characters.", at="$.reason")
+        raise Problem("out_of_range", "A reason must have 1 to 512 characters.", at="$.reason")
     if wanted.channel is not None and wanted.channel not in CHANNELS:
         known = [name for name in CHANNELS if name != LATEST]
         raise Problem("schema_mismatch", f"There is no channel {wanted.channel[:64]!r}.", at="$.channel", known=known)
     if wanted.channel == LATEST:
-        message = "`latest` is the highest active version; nobody puts one there."
+        message = "`latest` is always the highest active version; nothing can be promoted to it."
         raise Problem("schema_mismatch", message, at="$.channel")
     if wanted.transition == "adjust-canary" and percent is None:
         raise Problem("schema_mismatch", "`adjust-canary` needs a canaryPercent.", at="$.canaryPercent")
 
 
 def _promote(fleet: Fleet, found: Deployment | None, wanted: Transition) -> Change:
-    """One step up the ladder, or the first record of a version."""
+    """Promote a version by one step, or make its first record."""
     target = _target(found, wanted)
     if found is None:
         found = Deployment(fleet.agent_id, wanted.version, "draft")
@@ -200,15 +200,14 @@ def _promote(fleet: Fleet, found: Deployment | None, wanted: Transition) -> Chan
 
 
 def _target(found: Deployment | None, wanted: Transition) -> State:
-    """Where a promotion leads: a new version begins as a draft, every other takes one step (D1)."""
+    """Return the state after a promotion: a new version begins as a draft, any other takes one step (D1)."""
     if found is None:
         if wanted.to_state not in (None, "draft", "test"):
-            raise Problem(
-                "state_conflict", f"{wanted.version} has no record: it begins as a draft.", version=wanted.version
-            )
+            message = f"{wanted.version} has no record yet: promote it to draft first."
+            raise Problem("state_conflict", message, version=wanted.version)
         return wanted.to_state or "draft"
     if found.state == "active" and wanted.to_state in (None, "active") and wanted.channel:
-        return "active"  # an active version joins one more channel, or takes the whole of its own
+        return "active"  # an active version joins another channel, or takes all runs of its own
     target = _LADDER.get(found.state)
     if target is None or wanted.to_state not in (None, target):
         raise _illegal(found, wanted)
@@ -216,7 +215,7 @@ def _target(found: Deployment | None, wanted: Transition) -> State:
 
 
 def _replaced(before: list[Deployment], made: Deployment) -> list[Deployment]:
-    """Versions that leave the channel: all that served it; or, with a canary, the canaries before it (D2)."""
+    """Return the versions that leave the channel: all that served it or, with a canary, earlier canaries (D2)."""
     others = [item for item in before if item.version != made.version]
     if made.canary_percent is None or not others:
         return others
@@ -237,7 +236,7 @@ def _adjust(found: Deployment, wanted: Transition) -> Change:
 
 
 def _roll_back(fleet: Fleet, found: Deployment, wanted: Transition) -> Change:
-    """The version before serves again on every channel of this one (D3)."""
+    """Let the previous version serve again on every channel of this one (D3)."""
     target = _restored(fleet, found)
     if target is None:
         raise Problem("state_conflict", f"No version served before {found.version}.", version=found.version)
@@ -258,7 +257,7 @@ def _roll_back(fleet: Fleet, found: Deployment, wanted: Transition) -> Change:
 
 
 def _restored(fleet: Fleet, found: Deployment) -> Deployment | None:
-    """The version that served one of its channels last before it, and still can."""
+    """Return the last earlier version of one of its channels that can still serve."""
     for channel in found.channels:
         served = fleet.serving.get(channel, ())
         earlier = served[: served.index(found.version)] if found.version in served else served

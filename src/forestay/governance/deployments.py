@@ -1,14 +1,14 @@
-"""`Deployments`: which version of an agent serves, changed by runs that pass gates (OpenWOP RFC 0082 §E).
+"""`Deployments`: the serving versions of agents, changed by runs that pass gates (OpenWOP RFC 0082 §E).
 
 Invariants:
 
-- M1  A transition is a run: first who asks is authorised, then a person may have to approve, then the evaluation must
-      have passed, then the change is made and told. What comes later does not happen when something before it says no.
-- M2  A transition is made once, whatever dies on the way: the change carries the identity of the run that made it.
-- M3  Without the scope nothing changes: an absent one denies.
-- M4  A canary whose live-shadow score falls under its bar goes back by an ordinary transition.
-- M5  A run gets one version of an agent from a channel: the first answer is recorded, and everybody in the run after it
-      has that one, however the channel moves.
+- M1  A transition is a run: it checks the caller's scope, then a person's approval and an evaluation if the gate needs
+      them, and then makes and records the change. It stops at the first refusal.
+- M2  A transition is made once, also after a crash: the change has the identity of the run that made it.
+- M3  Without the scope nothing changes: a missing decision denies.
+- M4  A canary with a live-shadow score below its bar is rolled back by an ordinary transition.
+- M5  A run gets one version of an agent from a channel: the first answer is recorded, and the whole run uses it, even
+      when the channel changes.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ async def _nowhere(ctx: Execution) -> dict[str, Any]:
     raise Problem("capability_not_provided", "A deployment needs a host.", requiredCapability=TYPE)
 
 
-# The type without a host behind it: what a document can be checked against.
+# The node type without a host, for checks of documents.
 UNBOUND_DEPLOYMENT = NodeType(type_id=TYPE, execute=_nowhere, summary="Changes which version of an agent serves.")
 
 
 class Score(msgspec.Struct, frozen=True):
-    """What a gate looks at in an evaluation: whether it passed, and how well."""
+    """The result of an evaluation for a gate: whether it passed, and its score."""
 
     agent_id: str
     version: str
@@ -90,7 +90,7 @@ class Score(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A transition: the run that makes it, where that stands, and the record that it left."""
+    """A transition: its run, the run's status, and the changed record."""
 
     run_id: str
     status: RunStatus
@@ -98,14 +98,14 @@ class Settled(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 Exists = Callable[[str, str, str], Awaitable[object]]
-"""Looks for a version of an agent of a tenant; a Problem when there is none."""
+"""Checks that a tenant has a version of an agent; a Problem when it has not."""
 
 Scores = Callable[[str, str], Awaitable[Score | None]]
-"""The score of an evaluation run of a tenant; None when it is none, or has not ended."""
+"""Returns the score of a tenant's evaluation run; None for any other run, or before its end."""
 
 
 class Deployments:
-    """The deployments of one ledger. `runs` is asked for when it is needed: the two know each other."""
+    """The deployments of one ledger. `runs` is a function because the two objects need each other."""
 
     def __init__(
         self,
@@ -128,17 +128,17 @@ class Deployments:
         return msgspec.structs.replace(UNBOUND_DEPLOYMENT, execute=self._execute)
 
     async def listed(self, tenant: str, agent_id: str) -> list[Deployment]:
-        """The records of an agent, by version."""
+        """Return the records of an agent, in order of version."""
         return (await self._fleet(tenant, agent_id).value()).listed()
 
     async def shares(self, tenant: str, agent_id: str) -> dict[str, list[tuple[str, int]]]:
-        """What each channel that serves gives to runs: versions with their shares in percent."""
+        """Return, for each serving channel, its versions with their shares in percent."""
         fleet = await self._fleet(tenant, agent_id).value()
         found = {channel: shares(fleet, channel) for channel in CHANNELS if channel != LATEST}
         return {channel: parts for channel, parts in found.items() if parts}
 
     async def pinned(self, tenant: str, agent_id: str, channel: str, run_id: str) -> str:
-        """The version that a run gets from a channel, resolved once (M5); `no_active_deployment`."""
+        """Return the version that a run gets from a channel, resolved once (M5); `no_active_deployment`."""
         key = f"{agent_id}@{channel}"
         fleet = await self._fleet(tenant, agent_id).value()
 
@@ -164,7 +164,7 @@ class Deployments:
         scopes: Collection[str],
         run_id: str | None = None,
     ) -> RunCreated:
-        """Begin a transition; it is on record when this returns. A request that cannot be is refused before (M1)."""
+        """Begin a transition; it is recorded when this returns. An impossible request is refused at once (M1)."""
         await self._exists(tenant, agent_id, wanted.version)
         scope = SCOPES[wanted.transition]
         decision = scope_policy(principal, sorted(scopes), tenant).decide(scope_request(principal, scope, tenant))
@@ -179,7 +179,7 @@ class Deployments:
         return await self._runs().create_run(request, tenant, principal, run_id=run_id, facts=facts)
 
     async def settled(self, tenant: str, run_id: str) -> Settled:
-        """What became of a transition, as soon as it has ended or waits for a person; a Problem when it was refused."""
+        """Wait until a transition has ended or waits for a person, and return it; a Problem when it was refused."""
         runs = self._runs()
         async for event in runs.follow(run_id, tenant):
             if event.type in ("approval.requested", "run.completed", "run.failed", "run.cancelled"):
@@ -192,7 +192,7 @@ class Deployments:
         return Settled(run_id, shown.status, None if record is None else msgspec.convert(record, Deployment))
 
     async def observed(self, tenant: str, agent_id: str, version: str, score: float) -> RunCreated | None:
-        """A live-shadow evaluation of a version has ended: a canary under its bar goes back (M4)."""
+        """Roll a canary back if its live-shadow score is below its bar (M4)."""
         bar = self.gate(agent_id).auto_rollback
         found = (await self._fleet(tenant, agent_id).value()).get(version)
         if bar is None or score >= bar or found is None or found.state != "active" or found.canary_percent is None:
@@ -203,7 +203,7 @@ class Deployments:
         except Problem as problem:
             if problem.key != "state_conflict":
                 raise
-            return None  # no version served before it, or it went back meanwhile
+            return None  # no version served before it, or it was rolled back meanwhile
 
     # The run
 
@@ -224,7 +224,7 @@ class Deployments:
         return {"record": msgspec.to_builtins(change.records[0])}
 
     async def _authorised(self, ctx: Execution, agent_id: str, wanted: Transition) -> None:
-        """The run's second record is the decision about who asked; only `request` can put it there (M3)."""
+        """Check the decision about the caller, the run's second record; only `request` can write it (M3)."""
         scope = SCOPES[wanted.transition]
         said = await self._ledger.read(stream_of(ctx.run_id), 1, 1)
         decided = said[0].payload if said and said[0].type == "authorization.decided" else {}
@@ -232,18 +232,18 @@ class Deployments:
             raise Problem("permission_denied", f"This needs the scope {scope}.", requiredScopes=[scope])
 
     async def _check_score(self, tenant: str, agent_id: str, wanted: Transition, gate: DeploymentGate) -> None:
-        """The evaluation must have ended, be of this version, and have passed (RFC 0082 §E-3)."""
+        """Refuse unless an evaluation of this version has ended and passed (RFC 0082 §E-3)."""
         score = await self._scores(tenant, wanted.eval_run_id) if wanted.eval_run_id else None
         meant = score is not None and (score.agent_id, score.version) == (agent_id, wanted.version)
         passed = score is not None and meant and score.passed
         if score is not None and gate.pass_score is not None:
             passed = meant and score.aggregate >= gate.pass_score
         if not passed:
-            message = "The promotion needs an evaluation of this version that passed."
+            message = "The promotion needs a passed evaluation of this version."
             raise Problem("eval_gate_unmet", message, evalRunId=wanted.eval_run_id)
 
     async def _apply(self, ctx: Execution, agent_id: str, wanted: Transition, approved: str | None) -> Change:
-        """Make the change once, and give the same answer to a repeated request (M2)."""
+        """Make the change once; a repeated request returns the same change (M2)."""
         identity = ctx.identity("transition", "deployment")
 
         async def make() -> Any:
@@ -262,14 +262,14 @@ class Deployments:
         return msgspec.convert(await ctx.effect("transition", make, provider="deployment"), Change)
 
     async def _made(self, tenant: str, agent_id: str, identity: str) -> Change:
-        """A change that an earlier life made and did not tell."""
+        """Return a change that an earlier execution wrote."""
         for record in await self._ledger.read(_stream(tenant, agent_id)):
             if record.payload["id"] == identity:
                 return msgspec.convert(record.payload, Change)
         raise AssertionError("the fleet knows the transition")
 
     def gate(self, agent_id: str) -> DeploymentGate:
-        """What a promotion of this agent to active needs."""
+        """Return what a promotion of this agent to active needs."""
         found = (gate for gate in self._gates if fnmatchcase(agent_id, gate.agent))
         return next(found, DeploymentGate())
 
@@ -291,7 +291,7 @@ def _take_pin(pins: dict[str, str], record: Record) -> dict[str, str]:
 
 
 async def _approve(ctx: Execution, agent_id: str, wanted: Transition) -> str:
-    """Ask a person; the gate's id is the evidence of the answer."""
+    """Ask a person for approval; return the gate's id as evidence."""
     title = f"May {agent_id} {wanted.version} take the transition {wanted.transition}?"
     shown: dict[str, Any] = {"artifactId": f"{agent_id}@{wanted.version}", "artifactType": "deployment", "title": title}
     actions = ["accept", "reject"]

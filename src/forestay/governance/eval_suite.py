@@ -1,4 +1,4 @@
-"""Evaluation suites (OpenWOP RFC 0081 §A): tasks, what is expected of them, and the bar. Data only.
+"""Evaluation suites (OpenWOP RFC 0081 §A): tasks, expected results and thresholds. Data only.
 
 Beyond the contract's `exact`, `contains` and `json-match`, a task may be matched by `regex`, `json-schema`, `numeric`
 and `python` (a scorer that the host registered by name).
@@ -77,7 +77,7 @@ class EvalSuite(_Closed, frozen=True):
 
 
 def read_suite(document: Any) -> EvalSuite:
-    """A suite as its author wrote it; a located Problem when it is none."""
+    """Read a suite; a located Problem when it is not valid."""
     try:
         suite = msgspec.convert(document, EvalSuite)
     except msgspec.ValidationError as error:
@@ -86,17 +86,17 @@ def read_suite(document: Any) -> EvalSuite:
     if len(suite.tasks) > MAX_TASKS:
         raise Problem("out_of_range", f"A suite has at most {MAX_TASKS} tasks.", at="$.tasks", limit=MAX_TASKS)
     if len(set(suite.modes)) < len(suite.modes):
-        raise Problem("schema_mismatch", "A mode stands twice.", at="$.modes")
+        raise Problem("schema_mismatch", "A mode is listed twice.", at="$.modes")
     seen: set[str] = set()
     for index, task in enumerate(suite.tasks):
         at = f"$.tasks[{index}]"
         if task.task_id in seen:
-            raise Problem("schema_mismatch", f"The task {task.task_id!r} stands twice.", at=f"{at}.taskId")
+            raise Problem("schema_mismatch", f"The task {task.task_id!r} is listed twice.", at=f"{at}.taskId")
         seen.add(task.task_id)
         _check_expected(task.expected, f"{at}.expected")
         tools = [item.tool for item in task.fixtures.tool_responses] if task.fixtures else []
         if len(set(tools)) < len(tools):
-            message = "A tool has one response in a task."
+            message = "A tool may have only one response in a task."
             raise Problem("schema_mismatch", message, at=f"{at}.fixtures.toolResponses")
     return suite
 

@@ -1,13 +1,13 @@
-"""`Evaluations`: a suite against an agent, as a run whose children are its tasks (OpenWOP RFC 0081 §B).
+"""`Evaluations`: evaluates an agent with a suite, as a run whose children are the tasks (OpenWOP RFC 0081 §B).
 
 Invariants:
 
-- E1  Each trial of a task is a child run. A restart goes on where the log says; a score that is recorded stands.
+- E1  Each trial of a task is a child run. A restart continues from the log; a recorded score is final.
 - E2  `eval.started` comes first, `eval.scored` once for each task in the suite's order, `eval.completed` last.
-- E3  Events and summary hold no content: a task's output stays in its child.
-- E4  A task has the tools and the memory of its fixtures and no others; live-shadow alone runs with the live ones.
-- E5  An evaluation is of one version of an agent, which is fixed when it is asked for.
-- E6  A live-shadow score goes to the watcher of its version.
+- E3  Events and summary have no content: a task's output stays in its child.
+- E4  A task has only the tools and the memory of its fixtures; only live-shadow runs with the live ones.
+- E5  An evaluation is of one version of an agent, which is fixed at the request.
+- E6  A live-shadow score goes to the observer.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ MAX_TRIALS = 100
 _WIDTH = 8  # children at a time
 _MODES: tuple[EvalMode, ...] = ("golden", "rubric", "adversarial", "regression", "live-shadow")
 Versions = Callable[[str, str, str | None], Awaitable[str]]
-"""The version of an agent of a tenant that is meant, by the one that was named; a Problem when there is none."""
+"""Returns the exact version of a tenant's agent for the named one; a Problem when there is none."""
 
 Observer = Callable[[str, str, str, float], Awaitable[object]]
-"""Told of the live-shadow score of a version of an agent of a tenant."""
+"""Called with the live-shadow score of a version of a tenant's agent."""
 
 
 class Wanted(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One evaluation: the suite, the agent, and how."""
+    """One evaluation: the suite, the agent and the options."""
 
     suite_ref: str
     agent_id: str
@@ -50,7 +50,7 @@ class Wanted(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Evaluations:
-    """The evaluations of one ledger. `task_workflow` lets an agent do a task: input `work`, output `output`."""
+    """The evaluations of one ledger. `task_workflow` makes an agent do a task: input `work`, output `output`."""
 
     def __init__(
         self,
@@ -77,16 +77,16 @@ class Evaluations:
 
     @property
     def modes(self) -> tuple[EvalMode, ...]:
-        """The modes that this host can really run."""
+        """The modes that this host can run."""
         judged = ("rubric", "adversarial")
         return tuple(mode for mode in _MODES if self._judge is not None or mode not in judged)
 
     def capability(self) -> dict[str, Any]:
-        """What discovery says."""
+        """Return the capability for discovery."""
         return {"supported": True, "modes": list(self.modes), "maxTasksPerSuite": MAX_TASKS}
 
     async def put(self, tenant: str, document: Any) -> EvalSuite:
-        """Keep a suite; a version that is there already stays as it is."""
+        """Store a suite; an existing version never changes."""
         suite = read_suite(document)
         self._check(suite, suite.modes)
         stream = _stream(tenant, suite.ref)
@@ -98,12 +98,12 @@ class Evaluations:
             if problem.key != "ledger_conflict":
                 raise
             if await self.suite(tenant, suite.ref) != suite:
-                message = f"{suite.ref} is there with other tasks: give the suite a new version."
+                message = f"{suite.ref} exists with other tasks: give the suite a new version."
                 raise Problem("state_conflict", message, suite=suite.ref) from problem
         return suite
 
     async def suite(self, tenant: str, ref: str) -> EvalSuite:
-        """A suite by `suiteId@version`; `not_found`."""
+        """Return a suite by `suiteId@version`; `not_found`."""
         records = await self._ledger.read(_stream(tenant, ref), 0, 1)
         if not records:
             raise Problem("not_found", f"There is no suite {ref[:200]}.", suite=ref[:200])
@@ -122,13 +122,14 @@ class Evaluations:
         principal: str | None = None,
         run_id: str | None = None,
     ) -> RunCreated:
-        """Start an evaluation; a Problem when this host cannot run it as it is asked for."""
+        """Start an evaluation; a Problem when this host cannot run it as requested."""
         suite = await self.suite(tenant, ref)
         chosen = modes or tuple(mode for mode in suite.modes if mode in self.modes)
         if missing := [mode for mode in chosen if mode not in suite.modes]:
             raise Problem("schema_mismatch", f"The suite has no mode {missing[0]}.", at="$.configurable.evalModes")
         if not 1 <= trials <= MAX_TRIALS:
-            raise Problem("out_of_range", f"1 to {MAX_TRIALS} trials.", at="$.configurable.evalTrials")
+            message = f"An evaluation has 1 to {MAX_TRIALS} trials."
+            raise Problem("out_of_range", message, at="$.configurable.evalTrials")
         if suite.target_agent_id not in (None, agent_id):
             raise Problem("schema_mismatch", f"The suite is for {suite.target_agent_id}.", at="$.agentId")
         self._check(suite, chosen)
@@ -140,16 +141,16 @@ class Evaluations:
         return await self._runs().create_run(request, tenant, principal, run_id=run_id)
 
     async def summary(self, tenant: str, run_id: str) -> dict[str, Any]:
-        """The EvalSummary of a run; `not_found` for any other run, `state_conflict` while it is under way."""
+        """Return the EvalSummary of a run; `not_found` for any other run, `state_conflict` before its end."""
         shown = await self._runs().get_run(run_id, tenant)
         if shown.workflow_id != EVALUATION["id"]:
-            raise Problem("not_found", "This run is no evaluation.", runId=run_id)
+            raise Problem("not_found", "This run is not an evaluation.", runId=run_id)
         if shown.status != "completed" or shown.outputs is None:
             raise Problem("state_conflict", f"The evaluation is {shown.status}.", runStatus=shown.status)
         return dict(shown.outputs["summary"])
 
     async def score(self, tenant: str, run_id: str) -> Score | None:
-        """What a deployment's gate looks at; a fork counts for nothing, since it may change what was evaluated."""
+        """Return the score for a deployment's gate; a fork has none, because it may change what was evaluated."""
         try:
             card = await self.summary(tenant, run_id)
             shown = await self._runs().get_run(run_id, tenant)
@@ -163,7 +164,7 @@ class Evaluations:
         return Score(wanted["agentId"], wanted["agentVersion"], card["passed"], card["aggregateScore"])
 
     def _check(self, suite: EvalSuite, modes: tuple[EvalMode, ...]) -> None:
-        """Refuse what cannot be scored, before the first task runs (S3, E4)."""
+        """Refuse modes and tasks that cannot be scored, before the first task runs (S3, E4)."""
         if missing := [mode for mode in modes if mode not in self.modes]:
             message = f"This host does not evaluate in the mode {missing[0]}."
             raise Problem("schema_mismatch", message, at="$.modes", supported=list(self.modes))
@@ -175,7 +176,7 @@ class Evaluations:
                 raise Problem("capability_not_provided", "A rubric needs a judge.", requiredCapability="judge", at=at)
 
     async def _baseline(self, tenant: str, run_id: str | None, suite: EvalSuite) -> tuple[str, float]:
-        """A regression is measured against a run of the same suite and version."""
+        """Return the baseline of a regression: a run of the same suite and version, and its score."""
         if run_id is None:
             message = "A regression needs a baselineRunId."
             raise Problem("schema_mismatch", message, at="$.configurable.baselineRunId")
@@ -211,7 +212,7 @@ class Evaluations:
         return {"summary": card}
 
     async def _tasks(self, ctx: Execution, wanted: Wanted, suite: EvalSuite) -> list[TaskScore]:
-        """Every trial as a child, a few at a time; a task is told when its trials and all tasks before it are done."""
+        """Run every trial as a child, a few at a time; record tasks in order, each when its trials are done."""
         jobs = [(task, number) for task in suite.tasks for number in range(wanted.trials)]
         found: dict[tuple[str, int], Trial] = {}
         queue, under_way = iter(jobs), dict[tuple[str, int], tuple[Task, str]]()
@@ -248,14 +249,14 @@ class Evaluations:
         return done
 
     def _inputs(self, wanted: Wanted, task: Task) -> dict[str, Any]:
-        """What a child works on; outside live-shadow its tools and its memory are those of the fixtures (E4)."""
+        """Return a child's inputs; except in live-shadow, its tools and memory are those of the fixtures (E4)."""
         live = "live-shadow" in wanted.modes
         fixtures = None if live else msgspec.to_builtins(task.fixtures or Fixtures())
         who = {"agentId": wanted.agent_id, "agentVersion": wanted.agent_version}
         return {"work": {**who, "task": task.input, "fixtures": fixtures}}
 
     async def _trial(self, ctx: Execution, wanted: Wanted, task: Task, key: str) -> Trial:
-        """Score what a child made, once (E1)."""
+        """Score a child's output, once (E1)."""
         ended = ctx.ended(key) or {}
 
         def used(model: str, usage: Usage) -> None:
@@ -288,7 +289,7 @@ class Evaluations:
 
 
 def _trials(task: TaskScore) -> dict[str, Any]:
-    """Scores of each trial with their interval: numbers only."""
+    """Return the scores of each trial with their interval: numbers only."""
     low, high = task.interval or (None, None)
     scores = [trial.score for trial in task.trials]
     return {"taskId": task.task_id, "scores": scores, "mean": task.mean, "low": low, "high": high}

@@ -1,10 +1,9 @@
-"""A message of a mailbox as what a run is given of it, and whether it may start one. Pure.
+"""Turns a mail message into the inputs of a run, if its sender may start one. Pure.
 
-- Z1  What a message says is data from outside (`contentTrust` is `untrusted`); nothing in it decides anything here but
-      who it is from.
-- Z2  A message counts once: by the id that its sender gave it, else by its place in the mailbox.
-- Z3  Where only some senders may start runs, the receiving server must have found out that it is really them: `From`
-      alone is what anybody can write.
+- Z1  A message's content is foreign data (`contentTrust` is `untrusted`); only its sender affects a decision here.
+- Z2  A message counts once: by its sender's message id, else by its place in the mailbox.
+- Z3  If only some senders may start runs, the receiving server must have verified the sender, because anybody can
+      write any `From`.
 """
 
 from __future__ import annotations
@@ -28,23 +27,27 @@ _HIDDEN = ("script", "style", "head", "title")
 
 
 class MailRules(msgspec.Struct, frozen=True):
-    """Who may start runs: `senders` are patterns over addresses, `authenticated_by` the name of the server that writes
-    `Authentication-Results` into what it receives. Without either, everybody may."""
+    """The senders that may start runs: `senders` are patterns over addresses; without one, everybody may.
+
+    `authenticated_by` is the name of the server that writes `Authentication-Results` into received mail.
+    """
 
     senders: Sequence[str] = ()
     authenticated_by: str = ""
 
 
 class MailEvent(msgspec.Struct, frozen=True):
-    """A message as an event: the id under which it counts once, and what a run is given."""
+    """A message as an event: the id under which it counts once, and the inputs of the run."""
 
     id: str
     inputs: dict[str, Any]
 
 
 def mail_event(raw: bytes, place: str, rules: MailRules) -> MailEvent | None:
-    """What a message brings; None when its sender may not start a run, or nobody can read it. `place` is where it
-    stands in its mailbox."""
+    """Return the event of a message; None when its sender may not start a run, or the message cannot be read.
+
+    `place` is its place in the mailbox.
+    """
     try:
         message = read_mail(raw)
         if not may_start(message, rules):
@@ -61,7 +64,7 @@ def read_mail(raw: bytes) -> EmailMessage:
 
 
 def may_start(message: EmailMessage, rules: MailRules) -> bool:
-    """Whether its sender may start a run (Z3)."""
+    """Whether a message's sender may start a run (Z3)."""
     if rules.authenticated_by and not _authenticated(message, rules.authenticated_by):
         return False
     senders = [address.lower() for address in _addresses(message, "from")]
@@ -71,7 +74,7 @@ def may_start(message: EmailMessage, rules: MailRules) -> bool:
 
 
 def _authenticated(message: EmailMessage, server: str) -> bool:
-    """The newest result stands first; what a sender put in stands below, so only the first one is believed."""
+    """Whether the server verified the sender; only the first result counts, because a sender's own come below it."""
     results = [_clean(item) for item in message.get_all("Authentication-Results", [])]
     name, _, rest = results[0].partition(";") if results else ("", "", "")
     words = name.split()
@@ -79,13 +82,13 @@ def _authenticated(message: EmailMessage, server: str) -> bool:
 
 
 def mail_id(message: EmailMessage, place: str) -> str:
-    """The id under which a message counts once (Z2); `place` is where it stands in its mailbox."""
+    """Return the id under which a message counts once (Z2); `place` is its place in the mailbox."""
     own = _clean(message.get("Message-ID", ""))
     return own[:250] if own else f"place:{place}"
 
 
 def mail_inputs(message: EmailMessage) -> dict[str, Any]:
-    """What a run is given: addresses, subject, text, and the names of what is attached."""
+    """Return the inputs of the run: addresses, subject, text, and the names of attachments."""
     senders = _addresses(message, "from")
     return {
         "from": senders[0] if senders else "",
@@ -117,7 +120,7 @@ def _text(message: EmailMessage) -> str:
     try:
         body = message.get_body(("plain", "html"))
         content = body.get_content() if body is not None else ""
-    except (LookupError, ValueError, AttributeError, KeyError):  # a charset or a structure that nobody knows
+    except (LookupError, ValueError, AttributeError, KeyError):  # an unknown charset or structure
         return ""
     text = content if isinstance(content, str) else ""
     if body is not None and body.get_content_type() == "text/html":
@@ -128,7 +131,7 @@ def _text(message: EmailMessage) -> str:
 
 
 class _Words(MarkupReader):
-    """The words of a page, without what no reader sees."""
+    """Collects the visible text of an HTML page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,5 +152,5 @@ class _Words(MarkupReader):
 
 
 def _clean(text: object) -> str:
-    """Text that JSON can carry."""
+    """Return text that JSON can carry."""
     return str(text).encode("utf-8", "replace").decode("utf-8").replace("\x00", "").strip()

@@ -1,7 +1,7 @@
-"""A form that strangers fill in, and what a run is given of it: fields, their values, and the token of a page. Pure.
+"""A public form: its fields, the run's inputs from their values, and the token of a page. Pure.
 
-- Y1  A page can be sent in for a day, once: its token names the page, and the second time is the same event.
-- Y2  A run gets the fields that its workflow declares, in their types, and nothing else that was sent.
+- Y1  A page can be submitted once, within a day: its token names the page, and a second submission is the same event.
+- Y2  A run gets only the fields that its workflow declares, in their types.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FormField(msgspec.Struct, frozen=True):
 
 
 def form_fields(document: Mapping[str, Any]) -> list[FormField]:
-    """A field for each variable that a person can type. A workflow that must be given something else has no form."""
+    """Return a field for each variable that a person can type; a workflow that requires another kind has no form."""
     found = []
     for item in document["variables"]:
         kind = _KINDS.get(item["type"])
@@ -49,13 +49,13 @@ def form_fields(document: Mapping[str, Any]) -> list[FormField]:
             shown = "password" if item.get("sensitive") and kind == "text" else kind
             found.append(FormField(item["name"], shown, item.get("description") or item["name"], needed, text))
         elif needed:
-            message = f"Nobody can type the {item['type']} {item['name']!r} into a form."
+            message = f"A form has no field for the {item['type']} {item['name']!r}."
             raise Problem("schema_mismatch", message, at="$.workflowId", fix="Give the variable a default value.")
     return found
 
 
 def form_inputs(fields: Sequence[FormField], given: Mapping[str, str]) -> dict[str, Any]:
-    """What was filled in, as the workflow's inputs (Y2)."""
+    """Return the submitted values as the workflow's inputs (Y2)."""
     found: dict[str, Any] = {}
     for field in fields:
         text = given.get(field.name, "")
@@ -80,24 +80,24 @@ def _number(field: FormField, text: str) -> int | float:
     except ValueError:
         found = math.nan
     if not math.isfinite(found):
-        raise Problem("schema_mismatch", f"{field.label}: this is no number.", at=field.name)
+        raise Problem("schema_mismatch", f"{field.label}: this is not a number.", at=field.name)
     return int(found) if found.is_integer() and abs(found) < 2**53 else found
 
 
 def form_token(key: bytes, subscription_id: str, now_ms: int, chance: bytes) -> str:
-    """The token of one page; `chance` are 16 random bytes."""
+    """Return the token of one page; `chance` are 16 random bytes."""
     page = f"{now_ms}.{base64url.encode(chance)}"
     return f"{page}.{_mark(key, subscription_id, page)}"
 
 
 def form_page(key: bytes, subscription_id: str, token: str, now_ms: int) -> str:
-    """The page that a token was made for, as the id of its event (Y1)."""
+    """Return the page of a token, as the id of its event (Y1)."""
     read = _TOKEN.fullmatch(token)
     page = f"{read[1]}.{read[2]}" if read else ""
     if read is None or not hmac.compare_digest(read[3], _mark(key, subscription_id, page)):
         raise Problem("permission_denied", "This form was not sent from its page.", reason="token")
     if not 0 <= now_ms - int(read[1]) < LIFETIME_MS:
-        raise Problem("permission_denied", "This page is a day old. Load it again.", reason="expired")
+        raise Problem("permission_denied", "This page is more than a day old. Load it again.", reason="expired")
     return f"form:{read[2]}"
 
 

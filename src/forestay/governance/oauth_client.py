@@ -1,6 +1,6 @@
-"""OAuth 2 as a client: the address a person opens, the requests for tokens, and what answers mean (RFC 6749, 7636).
+"""OAuth 2 as a client: the address for a person, the requests for tokens, and their answers (RFC 6749, 7636).
 
-Pure: nothing here sends, waits or keeps.
+It is pure: it sends and stores nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from forestay.governance.credentials import Secret
 from forestay.kernel import Problem, base64url
 from forestay.runs import HttpRequest, HttpResponse
 
-_SKEW_MS = 60_000  # a token is renewed so long before it ends
+_SKEW_MS = 60_000  # a token is renewed this long before its end
 _MAX_ANSWER = 256 * 1024
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
-    """An authorization server, and what its tokens are for."""
+    """An authorization server, and the audiences of its tokens."""
 
     id: str
     auth_url: str
@@ -31,7 +31,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """What an authorization server says through the browser."""
+    """The answer of an authorization server through the browser."""
 
     state: str
     code: str = ""
@@ -40,7 +40,7 @@ class Returned(msgspec.Struct, frozen=True):
 
 class _Answer(msgspec.Struct, frozen=True):
     access_token: str = ""
-    token_type: str = "Bearer"  # noqa: S105 - a kind, no token
+    token_type: str = "Bearer"  # noqa: S105 - a kind, not a token
     expires_in: float | None = None
     refresh_token: str | None = None
     scope: str | None = None
@@ -48,12 +48,12 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def challenge(verifier: str) -> str:
-    """What the authorization server is told of the verifier (PKCE, S256)."""
+    """Return the challenge of a verifier for the authorization server (PKCE, S256)."""
     return base64url.encode(hashlib.sha256(verifier.encode()).digest())
 
 
 def authorization_url(provider: Provider, redirect: str, state: str, verifier: str, scopes: tuple[str, ...]) -> str:
-    """The address where a person agrees."""
+    """Return the address where a person gives consent."""
     asked = {
         "response_type": "code",
         "client_id": provider.client_id,
@@ -67,18 +67,18 @@ def authorization_url(provider: Provider, redirect: str, state: str, verifier: s
 
 
 def read_return(query: str) -> Returned:
-    """What came back; a name that stands there twice counts as none."""
+    """Read the browser's return; a parameter that occurs twice is ignored."""
     found = {name: values[0] for name, values in parse_qs(query).items() if len(values) == 1}
     return Returned(found.get("state", ""), found.get("code", ""), found.get("error", ""))
 
 
 def code_request(provider: Provider, code: str, verifier: str, redirect: str) -> HttpRequest:
-    """Give a code for tokens."""
+    """Return the request that exchanges a code for tokens."""
     return _form(provider, grant_type="authorization_code", code=code, code_verifier=verifier, redirect_uri=redirect)
 
 
 def refresh_request(provider: Provider, refresh: str) -> HttpRequest:
-    """Ask for newer tokens."""
+    """Return the request for newer tokens."""
     return _form(provider, grant_type="refresh_token", refresh_token=refresh)
 
 
@@ -96,17 +96,17 @@ def _form(provider: Provider, **fields: str) -> HttpRequest:
 def tokens(
     provider: Provider, response: HttpResponse, now_ms: int, before: str | None = None
 ) -> tuple[Secret, tuple[str, ...] | None]:
-    """The tokens of an answer, and the scopes that it names. `before` is the refresh token that stays when none comes.
+    """Return the tokens of an answer, and the scopes that it names. Without a new refresh token, `before` stays.
 
-    `credential_forbidden` when the server says no for good; `credential_unavailable` when it may say yes later.
-    Neither repeats what the server wrote.
+    `credential_forbidden` when the server refuses for good; `credential_unavailable` when it may agree later.
+    Neither repeats the server's text.
     """
     try:
         answer = msgspec.json.decode(response.body, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError):
         answer = _Answer(error="unreadable")
     if response.status in (400, 401) and answer.error == "invalid_grant":
-        message = f"{provider.id} does not accept this sign-in any more."
+        message = f"{provider.id} no longer accepts this sign-in."
         raise Problem("credential_forbidden", message, provider=provider.id, fix="Authorize it again.")
     if response.status != 200 or not answer.access_token or answer.token_type.lower() != "bearer":
         message = f"{provider.id} gave no token."
@@ -117,5 +117,5 @@ def tokens(
 
 
 def is_due(secret: Secret, now_ms: int) -> bool:
-    """Whether a token ends so soon that it is renewed first."""
+    """Whether a token ends so soon that it must be renewed first."""
     return secret.until_ms is not None and now_ms >= secret.until_ms - _SKEW_MS

@@ -1,8 +1,8 @@
 """`PromptLibrary`: the prompt templates that a tenant may use, by id and version (OpenWOP RFC 0028).
 
-- L1  A tenant's templates are those of the host and its project, and those that it made itself.
-- L2  What is stored stays as it is: a version never changes. Without a version, the newest is meant.
-- L3  The host's templates are its own: nobody changes or removes one, or takes its id.
+- L1  A tenant has the templates of the host and its project, and its own.
+- L2  A stored version never changes. A reference without a version means the newest one.
+- L3  A tenant cannot change or remove a template of the host, or use its id.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from forestay.agents import (
 from forestay.governance.journal import Journal
 from forestay.kernel import Clock, Draft, Ledger, Problem, PromptSettings, Record, canonical, iso
 
-_MOST = 1_000  # templates that a tenant may have, versions counted
+_MOST = 1_000  # templates of a tenant, counting each version
 _Shelf = dict[str, dict[str, PromptTemplate]]
 
 
@@ -56,7 +56,7 @@ class PromptLibrary:
             _chosen(self._host, ref.template_id, ref.version)
 
     def capability(self) -> dict[str, Any]:
-        """What discovery says of it."""
+        """Return the capability for discovery."""
         found: dict[str, Any] = {
             "supported": True,
             "endpointsSupported": True,
@@ -72,7 +72,7 @@ class PromptLibrary:
         return {**found, "defaults": defaults} if defaults else found
 
     async def template(self, tenant: str, ref: PromptRef, kind: PromptKind | None = None) -> PromptTemplate:
-        """The template that a reference means; one of another kind than is wanted is refused."""
+        """Return the template of a reference; one of another kind than `kind` is refused."""
         if ref.library_id not in (None, LIBRARY):
             raise Problem("not_found", "There is no such library.", libraryId=(ref.library_id or "")[:128])
         found = await self.get(tenant, ref.template_id, ref.version)
@@ -84,12 +84,12 @@ class PromptLibrary:
         return _chosen(await self._known(tenant), template_id, version)
 
     async def listed(self, tenant: str) -> list[PromptTemplate]:
-        """The newest version of each template, by id."""
+        """Return the newest version of each template, in order of id."""
         known = await self._known(tenant)
         return [_newest(known[name]) for name in sorted(known)]
 
     async def create(self, tenant: str, document: Any) -> PromptTemplate:
-        """Keep a new template, or another version of one; `already_exists`."""
+        """Store a new template, or another version of one; `already_exists`."""
         template = read_template(document)
 
         def decide(shelf: _Shelf) -> list[Draft]:
@@ -100,7 +100,7 @@ class PromptLibrary:
         return (await self._shelf(tenant).change(decide))[template.template_id][template.version]
 
     async def update(self, tenant: str, template_id: str, document: Any) -> PromptTemplate:
-        """Keep the next version of a template; it must be newer than the ones that are there."""
+        """Store the next version of a template; it must be newer than the existing ones."""
         template = read_template(document)
         if template.template_id != template_id:
             raise Problem("prompt_template_invalid", "The template has another id than its address.", at="$.templateId")
@@ -116,7 +116,7 @@ class PromptLibrary:
         return (await self._shelf(tenant).change(decide))[template_id][template.version]
 
     async def remove(self, tenant: str, template_id: str) -> None:
-        """Remove every version of a template; runs that used one keep what they recorded."""
+        """Remove every version of a template; runs that used one keep their records."""
         self._check_own(template_id)
 
         def decide(shelf: _Shelf) -> list[Draft]:
@@ -138,7 +138,7 @@ class PromptLibrary:
 
     def _check_own(self, template_id: str) -> None:
         if template_id in self._host:
-            raise Problem("permission_denied", "The host's own templates stay as they are.", templateId=template_id)
+            raise Problem("permission_denied", "The host's own templates cannot be changed.", templateId=template_id)
 
     async def _known(self, tenant: str) -> _Shelf:
         return {**await self._shelf(tenant).value(), **self._host}
@@ -151,7 +151,7 @@ class PromptLibrary:
 
 
 def read_prompts(root: Path, paths: Iterable[str]) -> list[PromptTemplate]:
-    """Every template that `paths` name: a file, or a folder of `*.json`."""
+    """Read every template that `paths` name: files, or folders of `*.json`."""
     found = []
     for text in paths:
         path = root / text
@@ -167,7 +167,7 @@ def read_prompts(root: Path, paths: Iterable[str]) -> list[PromptTemplate]:
 
 
 def of_host(template: PromptTemplate) -> PromptTemplate:
-    """A template as the host's own (L3)."""
+    """Mark a template as the host's own (L3)."""
     return msgspec.structs.replace(template, meta=PromptMeta(source="host"))
 
 

@@ -1,9 +1,9 @@
-"""The standing roster and its org chart (OpenWOP RFC 0086, RFC 0087): who works here, on what, and under whom. Pure.
+"""The roster of standing agents and its org chart (OpenWOP RFC 0086, RFC 0087). Pure.
 
 - R1  An entry belongs to a tenant and refers to an agent by an exact version or by a channel, never by both.
-- R2  `reportsTo` and the parents of departments have no cycle; everything that a chart names is there.
-- R3  Position gives nothing: a chart has no field that could, and nobody who decides about authority reads it.
-- R4  A member that is not enabled is listed, and its triggers start nothing.
+- R2  `reportsTo` and the parents of departments have no cycle; everything that a chart names exists.
+- R3  A position gives no authority: a chart has no field for it, and no decision about authority reads the chart.
+- R4  A disabled member is listed, and its triggers start nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RosterId = Annotated[str, msgspec.Meta(pattern=r"^host:[a-z0-9][a-z0-9._-]*$", 
 
 
 class _Closed(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """An object of the contract that takes no other field: none could carry authority (R3)."""
+    """An object of the contract that accepts no other field, so none can carry authority (R3)."""
 
 
 class Owner(_Closed, frozen=True):
@@ -40,7 +40,7 @@ class AgentRef(_Closed, frozen=True):
 
 
 class RosterEntry(_Closed, frozen=True):
-    """A standing agent: a name, the agent that it is, and the workflows that it is responsible for."""
+    """A standing agent: its name, its agent, and the workflows that it is responsible for."""
 
     roster_id: _RosterId
     persona: _Name
@@ -65,7 +65,7 @@ class Department(_Closed, frozen=True):
 
 
 class Member(_Closed, frozen=True, omit_defaults=False):
-    """A roster entry's place. `reports_to` is null for a root."""
+    """A roster entry's place in the chart. `reports_to` is null for a root."""
 
     roster_id: _RosterId
     department_id: _Id
@@ -80,7 +80,7 @@ class OrgChart(_Closed, frozen=True, omit_defaults=False):
 
 
 class Responsibilities(_Closed, frozen=True, omit_defaults=False):
-    """A department with its members and what they are responsible for together."""
+    """A department with its members and their workflows."""
 
     department: Department
     members: list[Member]
@@ -88,19 +88,19 @@ class Responsibilities(_Closed, frozen=True, omit_defaults=False):
 
 
 def read_entry(document: Any, tenant: str) -> RosterEntry:
-    """An entry of a tenant; a located Problem when it is none (R1)."""
+    """Read an entry of a tenant; a located Problem when it is not valid (R1)."""
     entry = _read(document, RosterEntry)
     if entry.owner.tenant_id != tenant:
         raise Problem("permission_denied", "The entry belongs to another tenant.", at="$.owner.tenantId")
     if entry.agent_ref.version is not None and entry.agent_ref.channel is not None:
-        raise Problem("schema_mismatch", "An agent has a version or a channel, not both.", at="$.agentRef")
+        raise Problem("schema_mismatch", "An agent may have a version or a channel, not both.", at="$.agentRef")
     if len(set(entry.workflows)) < len(entry.workflows):
-        raise Problem("schema_mismatch", "A workflow stands twice.", at="$.workflows")
+        raise Problem("schema_mismatch", "A workflow is listed twice.", at="$.workflows")
     return entry
 
 
 def read_chart(document: Any, tenant: str, roster: Mapping[str, RosterEntry]) -> OrgChart:
-    """A chart of a tenant over its roster; a located Problem when something is not there or goes in a circle (R2)."""
+    """Read a chart of a tenant over its roster; a located Problem for an unknown name or a cycle (R2)."""
     chart = _read(document, OrgChart)
     if chart.owner.tenant_id != tenant:
         raise Problem("permission_denied", "The chart belongs to another tenant.", at="$.owner.tenantId")
@@ -123,7 +123,7 @@ def read_chart(document: Any, tenant: str, roster: Mapping[str, RosterEntry]) ->
 def responsibilities(
     chart: OrgChart, roster: Mapping[str, RosterEntry], department_id: str, *, recursive: bool = True
 ) -> Responsibilities:
-    """What a department is responsible for: the workflows of its members, and of the departments under it."""
+    """Return a department's workflows: those of its members and, if `recursive`, of the departments under it."""
     found = next((item for item in chart.departments if item.department_id == department_id), None)
     if found is None:
         raise Problem("not_found", "There is no such department.", departmentId=department_id[:128])
@@ -146,7 +146,7 @@ def _subtree(chart: OrgChart, root: str) -> set[str]:
 
 
 def _acyclic(parents: Mapping[str, str | None], at: str) -> None:
-    """Walk up from each; a walk that meets itself is a circle."""
+    """Refuse a cycle of parents."""
     safe: set[str] = set()
     for start in parents:
         walk: dict[str, None] = {}
@@ -163,7 +163,7 @@ def _unique(names: list[str], at: str) -> set[str]:
     found = set(names)
     if len(found) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise Problem("schema_mismatch", f"{twice!r} stands twice.", at=at)
+        raise Problem("schema_mismatch", f"{twice!r} is listed twice.", at=at)
     return found
 
 

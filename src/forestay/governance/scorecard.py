@@ -1,8 +1,8 @@
-"""What trials say together: mean, interval, percentile, and the summary of a suite (OpenWOP RFC 0081 §C). Pure.
+"""The statistics of trials: mean, interval, percentile, and the summary of a suite (OpenWOP RFC 0081 §C). Pure.
 
-- C1  A summary holds scores, counts, ids and labels: no output, no rubric, no prompt, no price.
-- C2  `passed` means: the mean reaches the bar, and neither cost nor latency is above theirs.
-- C3  The number of `eval.scored` is the summary's `taskCount`.
+- C1  A summary has only scores, counts, ids and labels: no output, no rubric, no prompt, no price.
+- C2  `passed` means: the mean reaches the pass score, and cost and latency are within their limits.
+- C3  The number of `eval.scored` events is the summary's `taskCount`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _T95 = (
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One try of one task."""
+    """One trial of one task."""
 
     score: float
     latency_ms: int
@@ -64,7 +64,7 @@ class TaskScore(msgspec.Struct, frozen=True):
 
 
 def interval(scores: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % interval of the mean of a few scores, by Student's t."""
+    """Return the 95 % interval of the mean of a few scores, by Student's t."""
     count = len(scores)
     if count < 2:
         return None
@@ -75,7 +75,7 @@ def interval(scores: Sequence[float]) -> tuple[float, float] | None:
 
 
 def percentile(values: Sequence[int], share: float) -> int:
-    """The nearest-rank percentile."""
+    """Return the nearest-rank percentile."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
@@ -85,7 +85,7 @@ def bar(thresholds: Thresholds) -> float:
 
 
 def scored(task: TaskScore, thresholds: Thresholds) -> dict[str, Any]:
-    """The payload of `eval.scored`."""
+    """Return the payload of `eval.scored`."""
     told: dict[str, Any] = {
         "taskId": task.task_id,
         "score": task.mean,
@@ -100,7 +100,7 @@ def scored(task: TaskScore, thresholds: Thresholds) -> dict[str, Any]:
 
 
 def summary(suite: EvalSuite, tasks: Sequence[TaskScore], baseline: tuple[str, float] | None = None) -> dict[str, Any]:
-    """The EvalSummary; `baseline` is a run of the same suite and its aggregate score."""
+    """Return the EvalSummary; `baseline` is a run of the same suite and its aggregate score."""
     aggregate = statistics.fmean(task.mean for task in tasks)
     costs = [task.cost_usd for task in tasks if task.cost_usd is not None]
     made: dict[str, Any] = {
@@ -120,7 +120,7 @@ def summary(suite: EvalSuite, tasks: Sequence[TaskScore], baseline: tuple[str, f
 
 
 def completed(card: dict[str, Any]) -> dict[str, Any]:
-    """The payload of `eval.completed`."""
+    """Return the payload of `eval.completed`."""
     told = {name: card[name] for name in ("aggregateScore", "passed", "taskCount", "passedCount")}
     return told | ({"regressionVsBaseline": card["regression"]["scoreDelta"]} if "regression" in card else {})
 

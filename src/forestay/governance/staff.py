@@ -1,13 +1,13 @@
-"""`Staff`: the roster and the org chart of each tenant, and the runs that its members are responsible for.
+"""`Staff`: the roster and the org chart of each tenant, and the runs that its members start.
 
 Invariants:
 
-- T1  What a tenant keeps is its own: an entry or a chart of another tenant is not there.
-- T2  A run that a trigger starts for a member is attributed to it: `roster.run.initiated` stands right behind
-      `run.started`, and stays true when the entry changes.
-- T3  A member starts only workflows of its portfolio, and none while it is not enabled.
-- T4  An entry that a chart names cannot go before the chart lets it go.
-- T5  An entry names an agent that its tenant has.
+- T1  A tenant sees only its own entries and its own chart.
+- T2  A run that a trigger starts for a member is attributed to it: `roster.run.initiated` comes right after
+      `run.started`, and later changes of the entry do not affect it.
+- T3  A member starts only workflows of its portfolio, and none while it is disabled.
+- T4  An entry that a chart names cannot be removed.
+- T5  An entry names an agent of its tenant.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from forestay.kernel import Draft, Ledger, Problem, Record
 from forestay.runs import CreateRun, Fact, RunCreated, Runs
 
 MEMBER = "host:"
-"""What the ids of members begin with: an agent's id never does."""
+"""The prefix of members' ids; no agent's id has it."""
 
 
 class _Book(msgspec.Struct):
-    """What one tenant keeps; `order` has the ids of the entries sorted."""
+    """The roster of one tenant; `order` has the sorted ids of the entries."""
 
     entries: dict[str, RosterEntry] = {}
     order: list[str] = []
@@ -55,7 +55,7 @@ class Staff:
         self._books: dict[str, Journal[_Book]] = {}
 
     async def put(self, tenant: str, document: Any) -> RosterEntry:
-        """Keep an entry, or change it; its agent and the workflows of its portfolio must be there for the tenant."""
+        """Store or change an entry; the tenant must have its agent and the workflows of its portfolio."""
         entry = read_entry(document, tenant)
         ref = entry.agent_ref
         try:
@@ -87,7 +87,7 @@ class Staff:
         return _entry(await self._book(tenant).value(), roster_id)
 
     async def listed(self, tenant: str, after: str = "", limit: int | None = None) -> list[RosterEntry]:
-        """The entries behind `after`, by id."""
+        """Return the entries after the id `after`, in order of id."""
         book = await self._book(tenant).value()
         begin = bisect.bisect_right(book.order, after)
         return [book.entries[name] for name in book.order[begin : None if limit is None else begin + limit]]
@@ -103,7 +103,7 @@ class Staff:
         return made[0]
 
     async def chart(self, tenant: str) -> OrgChart:
-        """The tenant's chart; one without departments when nobody drew one."""
+        """Return the tenant's chart, by default an empty one."""
         return (await self._book(tenant).value()).chart or OrgChart(Owner(tenant))
 
     async def department(self, tenant: str, department_id: str, *, recursive: bool = True) -> Responsibilities:
@@ -141,8 +141,10 @@ class Staff:
         )
 
     async def fired(self, tenant: str, workflow_id: str, source: str) -> list[Fact] | None:
-        """What is said of a run that a trigger starts: whose it is, when the workflow is in a portfolio (T2). None when
-        nobody who has it is enabled: the trigger starts nothing (T3)."""
+        """Return the attribution of a triggered run, if the workflow is in a portfolio (T2).
+
+        None means that all its owners are disabled, so that the trigger starts nothing (T3).
+        """
         owners = [entry for entry in await self.listed(tenant) if workflow_id in entry.workflows]
         if not owners:
             return []
@@ -150,7 +152,7 @@ class Staff:
         return None if working is None else [_initiated(working, workflow_id, source)]
 
     async def named(self, tenant: str, workflow_id: str, agents: Iterable[str]) -> list[Fact]:
-        """What is said of a run whose nodes name a member as their agent; the first one is meant (RFC 0086 §A)."""
+        """Return the attribution of a run whose nodes name a member as their agent: the first one (RFC 0086 §A)."""
         member = next((name for name in agents if name.startswith(MEMBER)), None)
         return [] if member is None else [_initiated(await self.get(tenant, member), workflow_id, "run-api")]
 
@@ -182,7 +184,7 @@ def _entry(book: _Book, roster_id: str) -> RosterEntry:
 
 
 def _take(book: _Book, record: Record) -> _Book:
-    """One record of a tenant's roster, in place: ten thousand entries are not copied for one."""
+    """Apply a record to a tenant's roster in place, without a copy of all entries."""
     if record.type == "roster.entry":
         entry = msgspec.convert(record.payload["entry"], RosterEntry)
         if entry.roster_id not in book.entries:

@@ -1,4 +1,4 @@
-"""`Subscriptions`: which source starts which workflow of a tenant (OpenWOP RFC 0083 §B)."""
+"""`Subscriptions`: bind sources of events to workflows of a tenant (OpenWOP RFC 0083 §B)."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Subscriptions:
         self._secret = secret
         self._mailboxes = mailboxes
         self._watching: list[Callable[[], None]] = []
-        self.turn = asyncio.Lock()  # a subscription is looked at and changed by one caller at a time
+        self.turn = asyncio.Lock()  # one caller at a time checks and changes subscriptions
 
     @property
     def driven(self) -> tuple[Source, ...]:
-        """The sources whose events come in through this host."""
+        """The sources whose events this host accepts."""
         return ("queue", "webhook", "schedule", "form", *(("email",) if self.reads_mail else ()))
 
     @property
@@ -61,7 +61,7 @@ class Subscriptions:
         return bool(self._mailboxes)
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Have `changed` called when a subscription is made, or is active again."""
+        """Call `changed` when a subscription is made or changes its state."""
         self._watching.append(changed)
 
     async def subscribe(
@@ -76,10 +76,12 @@ class Subscriptions:
         subscription_id: str | None = None,
         settings: SourceSettings | None = None,
     ) -> Subscription:
-        """Bind a source to a workflow that the tenant can run, or to one of a roster member's portfolio. A caller that
-        must not make two gives the id, and gets the one that is there."""
+        """Bind a source to a workflow of the tenant, or to one of a roster member's portfolio.
+
+        A caller that must not create two gives the id, and gets the existing one.
+        """
         if source not in self.driven:
-            message = f"Events of the source {source} do not come in here."
+            message = f"This host does not accept events of the source {source}."
             fix = "Name a mailbox in the settings." if source == "email" else "Choose another source."
             raise Problem("schema_mismatch", message, at="$.source", fix=fix)
         document = await self._runs.get_workflow(workflow_id, tenant)
@@ -106,14 +108,14 @@ class Subscriptions:
             if name in known:
                 return known[name]
             if len(known) >= MAX_PER_TENANT:
-                message = "The tenant has as many subscriptions as it may have."
+                message = f"The tenant has {MAX_PER_TENANT} subscriptions already."
                 raise Problem("state_conflict", message, limit=MAX_PER_TENANT)
             await self._ledger.append(PREFIX + name, [kept(made)], expect=-1)
         self._changed()
         return made
 
     def _check(self, source: Source, how: SourceSettings, tenant: str, document: dict[str, Any]) -> None:
-        """Refuse settings with which no event could ever start the workflow."""
+        """Refuse settings with which no event could start the workflow."""
         if source == "schedule":
             cron_check(how.cron, how.timezone)
         elif source == "form":
@@ -127,7 +129,7 @@ class Subscriptions:
             tell()
 
     def secret(self, found: Subscription) -> str | None:
-        """What the sender of a webhook signs with; no other source has one."""
+        """Return the secret that a webhook's sender signs with; other sources have none."""
         return self._key(found.subscription_id) if found.source == "webhook" else None
 
     def _key(self, subscription_id: str) -> str:
@@ -158,7 +160,7 @@ class Subscriptions:
         return await self._move(tenant, subscription_id, "active", None)
 
     async def found(self, tenant: str, subscription_id: str, *, working: bool) -> None:
-        """Its source was found working, or not: it is active, or `failed`. A pause that came meanwhile stays."""
+        """Set the state by whether the source works: active, or `failed`. A pause meanwhile stays."""
         known = await self.get(tenant, subscription_id)
         if known.state in ("active", "failed") and known.state != ("active" if working else "failed"):
             await self._move(tenant, subscription_id, "active" if working else "failed", None)
@@ -175,14 +177,14 @@ class Subscriptions:
         return await self.get(tenant, subscription_id)
 
     async def remove(self, tenant: str, subscription_id: str) -> None:
-        """End a subscription; what is due of it is a dead letter."""
+        """Remove a subscription; its due deliveries become dead letters."""
         async with self.turn:
             await self.get(tenant, subscription_id)
             draft = Draft("trigger.removed", {"subscriptionId": subscription_id})
             await self._ledger.append(PREFIX + subscription_id, [draft])
 
     async def verified(self, subscription_id: str, signed: Signed, body: bytes) -> Subscription:
-        """The subscription that a signed request is for. A stranger learns nothing, not even whether it is there."""
+        """Return the subscription of a signed request. A stranger does not even learn whether it exists."""
         inbound_signature.check(self._key(subscription_id), signed, body, self._clock.now_ms())
         found = await self.find(subscription_id)
         if found is None or found.source != "webhook":
@@ -196,7 +198,7 @@ def kept(made: Subscription) -> Draft:
 
 
 def moved(found: Subscription, to: SubscriptionState, reason: Reason | None) -> list[Draft]:
-    """What is recorded of a subscription that goes into another state."""
+    """Return the records of a subscription's change of state."""
     told: dict[str, str] = {
         "subscriptionId": found.subscription_id,
         "source": found.source,

@@ -1,8 +1,8 @@
 """Trigger subscriptions (OpenWOP RFC 0083): their four states, retries and keys. Pure.
 
-- G1  A subscription is active, paused, failed or dead-lettered; only an active one takes deliveries.
-- G2  The pause between attempts grows as the policy says, and never shrinks.
-- G3  A dedup key is opaque: it says nothing of what came in.
+- G1  A subscription is active, paused, failed or dead-lettered; only an active one accepts deliveries.
+- G2  The pause between attempts follows the policy and never shrinks.
+- G3  A dedup key is opaque: it reveals nothing about the event.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TriggerRetry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
 
 
 class SourceSettings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a source is told: when a schedule ticks and what its runs are given, or which mailbox mail comes from."""
+    """The settings of a source: a schedule's times and inputs, or the mailbox of mail."""
 
     cron: str = ""
     timezone: str = "UTC"
@@ -50,8 +50,10 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class Subscription(msgspec.Struct, frozen=True, rename="camel"):
-    """A subscription with what the host keeps of it; `shown` is the contract's part. Events before `since_ms`, when it
-    was made or resumed, are not its own."""
+    """A subscription as the host stores it; `shown` is the contract's part.
+
+    Events before `since_ms`, the time when it was made or resumed, do not count.
+    """
 
     subscription_id: str
     source: Source
@@ -67,7 +69,7 @@ class Subscription(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def once(self) -> bool:
-        """Whether the same event again is the same delivery; a moment of a schedule always is."""
+        """Whether a repeated event is the same delivery; a moment of a schedule always is."""
         return self.dedup_enabled or self.source == "schedule"
 
     @property
@@ -94,7 +96,7 @@ class ShownSubscription(msgspec.Struct, frozen=True, rename="camel", omit_defaul
 
 
 def move(found: Subscription, to: SubscriptionState) -> Subscription:
-    """The subscription in another state; a Problem when no arrow leads there (G1)."""
+    """Return the subscription in another state; a Problem when that change is not allowed (G1)."""
     if to not in _MOVES[found.state]:
         message = f"A subscription that is {found.state} cannot become {to}."
         raise Problem("state_conflict", message, subscriptionId=found.subscription_id, state=found.state)
@@ -102,7 +104,7 @@ def move(found: Subscription, to: SubscriptionState) -> Subscription:
 
 
 def delay_ms(policy: TriggerRetry, attempt: int) -> int | None:
-    """Milliseconds until the attempt after this one; None when it was the last (G2)."""
+    """Return the milliseconds until the next attempt; None after the last one (G2)."""
     if attempt >= policy.max_attempts:
         return None
     if policy.backoff == "none":
@@ -111,5 +113,5 @@ def delay_ms(policy: TriggerRetry, attempt: int) -> int | None:
 
 
 def dedup_key(secret: bytes, subscription_id: str, event_id: str) -> str:
-    """The key under which an inbound event counts once (G3)."""
+    """Return the key under which an inbound event counts once (G3)."""
     return hmac.new(secret, f"{subscription_id}\0{event_id}".encode(), hashlib.sha256).hexdigest()[:40]

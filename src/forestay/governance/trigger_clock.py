@@ -1,8 +1,8 @@
-"""`TriggerClock`: the moments of schedule subscriptions, offered to the queue as events (OpenWOP RFC 0083).
+"""`TriggerClock`: offers the moments of schedule subscriptions to the queue as events (OpenWOP RFC 0083).
 
-- V1  A moment is one event: its time is its id, so it starts one run, whatever dies and however many processes look.
-- V2  A moment before the subscription was made or resumed is none (§G: a pause skips).
-- V3  A moment that nobody was there for is let go after `LATE_MS`.
+- V1  A moment is one event: its time is its id, so it starts one run, also after a crash and with several processes.
+- V2  A moment before the subscription was made or resumed does not count (§G: a pause skips).
+- V3  A moment that no process handled is dropped after `LATE_MS`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TriggerClock:
             self._changed.clear()
             try:
                 wait = await self.tick()
-            except Problem as problem:  # the disk's trouble: moments of the last minute are looked at again
+            except Problem as problem:  # the disk failed: the moments of the last minute are tried again
                 _log.error("schedules wait: %s", problem.message)
                 wait = self._idle
             with contextlib.suppress(TimeoutError):
@@ -59,7 +59,7 @@ class TriggerClock:
                     await self._changed.wait()
 
     async def tick(self) -> float:
-        """Offer every moment that has come; the seconds until the next one."""
+        """Offer every due moment; return the seconds until the next one."""
         rows = await self._ledger.query(
             "SELECT doc FROM trigger_subscriptions WHERE source = 'schedule' AND state = 'active'"
         )

@@ -1,4 +1,4 @@
-"""Subscriptions, and the queue of their deliveries: tables of the ledger."""
+"""The tables of subscriptions and of the queue of their deliveries."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""`Triggers`: inbound work that starts runs, at least once received and once started (OpenWOP RFC 0083).
+"""`Triggers`: inbound events that start runs; an event may arrive repeatedly, but starts one run (OpenWOP RFC 0083).
 
 Invariants:
 
-- Q1  An event that was accepted is on disk: it ends as a run or as a dead letter, whatever dies on the way.
+- Q1  An accepted event is on disk: it ends as a run or as a dead letter, also after a crash.
 - Q2  Within the retention, an event with the same key is the same delivery: it starts one run.
 - Q3  The run's `run.started` names, as its cause, the `trigger.delivery.attempted` that started it.
-- Q4  Delivery fails `maxAttempts` times, then it is a dead letter; a redrive gives it a new set of attempts.
-- Q5  Records about deliveries hold no content but what the run is given; the contract's events hold none.
-- Q6  A subscription that rests, however much it is owed, delays no other.
-- Q7  Of several processes, one at a time delivers what a subscription is owed.
+- Q4  After `maxAttempts` failed attempts a delivery is a dead letter; a redrive gives it new attempts.
+- Q5  Records about deliveries contain only the run's inputs; the contract's events have no content.
+- Q6  An inactive subscription delays no other, however long its queue is.
+- Q7  Of several processes, one at a time delivers the queue of a subscription.
 
-The queue is a table of the ledger. HTTP and Python producers call `offer`; nobody else writes it.
+The queue is a table of the ledger. HTTP and Python producers call `offer`, the only way to add to it.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from forestay.runs import CreateRun, Fact, Runs
 RETENTION_MS = 24 * 3600 * 1000
 _BATCH = 100
 _IDLE_SECONDS = 60.0
-_SHARED_SECONDS = 1.0  # how often a process looks for what others accepted
+_SHARED_SECONDS = 1.0  # how often a process looks for events that others accepted
 _SHOWN = "delivery_id, subscription_id, dedup_key, state, attempts, received_ms, run_id, error"
 _DUE = """
     SELECT d.delivery_id, d.subscription_id, d.dedup_key, d.attempts, d.seq, d.due_ms
     FROM trigger_deliveries AS d JOIN trigger_subscriptions AS s ON s.subscription_id = d.subscription_id
     WHERE d.state = 'due' AND s.state = 'active' ORDER BY d.due_ms, d.delivery_id LIMIT ?
 """
-# What the contract calls the way of a request; a clock and a mailbox ask by none that it knows.
+# The contract's name of each source's transport; it has none for a clock and a mailbox.
 _TRANSPORTS: dict[str, Literal["rest", "ui"]] = {"queue": "rest", "webhook": "rest", "form": "ui"}
 _log = logging.getLogger("forestay.triggers")
 
 
 class TriggerDelivery(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where an inbound event stands: due, delivered or dead."""
+    """The state of an inbound event: due, delivered or dead."""
 
     delivery_id: str
     subscription_id: str
@@ -60,7 +60,7 @@ class TriggerDelivery(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class _Due(msgspec.Struct, frozen=True):
-    """A delivery that was found due."""
+    """A due delivery."""
 
     delivery_id: str
     subscription_id: str
@@ -71,7 +71,7 @@ class _Due(msgspec.Struct, frozen=True):
 
 
 class _Attempt(msgspec.Struct, frozen=True):
-    """One try to start the run of a delivery."""
+    """One attempt to start the run of a delivery."""
 
     delivery_id: str
     key: str
@@ -121,7 +121,7 @@ class Triggers:
                 await self._worker
 
     def capability(self) -> dict[str, Any]:
-        """What discovery says: the states that a subscription here enters, and the sources that are driven."""
+        """Return the capability for discovery, with the possible states and the accepted sources."""
         failing = ["failed"] if self.subscriptions.reads_mail else []
         return {
             "supported": True,
@@ -134,7 +134,7 @@ class Triggers:
     # Deliveries
 
     async def offer(self, tenant: str, subscription_id: str, event_id: str, inputs: dict[str, Any]) -> TriggerDelivery:
-        """Accept an inbound event: it is on disk when this returns. One that was accepted before is that delivery."""
+        """Accept an inbound event; it is on disk when this returns. A repeated event returns its first delivery."""
         async with self._turn:
             while True:
                 head = await self._ledger.head(PREFIX + subscription_id)
@@ -153,7 +153,7 @@ class Triggers:
     async def _receive(
         self, found: Subscription, delivery_id: str, key: str, inputs: dict[str, Any], expect: int
     ) -> bool:
-        """Write that an event came in; False when another process wrote first, perhaps the same event (Q2)."""
+        """Record an event; return False when another process wrote first, perhaps the same event (Q2)."""
         said = {
             "deliveryId": delivery_id,
             "subscriptionId": found.subscription_id,
@@ -187,7 +187,7 @@ class Triggers:
         return _shown(*rows[0])
 
     async def deliveries(self, tenant: str, state: str | None = None, limit: int = 100) -> list[TriggerDelivery]:
-        """The newest deliveries; `dead` are the dead letters."""
+        """Return the newest deliveries; the state `dead` selects the dead letters."""
         rows = await self._ledger.query(
             f"SELECT {_SHOWN} FROM trigger_deliveries "  # noqa: S608 - the columns are ours
             f"WHERE tenant = ?{' AND state = ?' if state else ''} ORDER BY received_ms DESC, delivery_id DESC LIMIT ?",
@@ -196,11 +196,11 @@ class Triggers:
         return [_shown(*row) for row in rows]
 
     async def redrive(self, tenant: str, delivery_id: str) -> TriggerDelivery:
-        """Try a dead letter again from its first attempt; its subscription is active again (Q4)."""
+        """Retry a dead letter with new attempts; its subscription is active again (Q4)."""
         async with self._turn:
             dead = await self.delivery(tenant, delivery_id)
             if dead.state != "dead":
-                raise Problem("state_conflict", "Only a dead letter is driven again.", state=dead.state)
+                raise Problem("state_conflict", "Only a dead letter can be retried.", state=dead.state)
             found = await self.subscriptions.get(tenant, dead.subscription_id)
             said = {"deliveryId": delivery_id, "state": "due", "attempt": 0, "dueAt": self._clock.now_ms()}
             more = moved(found, "active", None) if found.state == "dead-lettered" else []
@@ -215,7 +215,7 @@ class Triggers:
             self._woken.clear()
             try:
                 wait = await self.deliver_due()
-            except Problem as problem:  # the disk's trouble: the queue stays as it is
+            except Problem as problem:  # the disk failed: the queue stays as it is
                 _log.error("deliveries wait: %s", problem.message)
                 wait = self._idle
             with contextlib.suppress(TimeoutError):
@@ -223,7 +223,7 @@ class Triggers:
                     await self._woken.wait()
 
     async def deliver_due(self) -> float:
-        """Deliver all that is due; the seconds until the next one is."""
+        """Deliver all due events; return the seconds until the next one."""
         async with self._delivering:
             while True:
                 now = self._clock.now_ms()
@@ -233,10 +233,10 @@ class Triggers:
                     return min(self._idle, (first - now) / 1000)
                 done = [await self._deliver(_Due(*row)) for row in rows if row[-1] <= now]
                 if not any(done):
-                    return self._idle  # other processes deliver what is due
+                    return self._idle  # other processes deliver the due events
 
     async def _deliver(self, due: _Due) -> bool:
-        """Try to deliver what was found due; False when another process is at it (Q7)."""
+        """Try to deliver a due event; return False when another process does so (Q7)."""
         async with self._locks.attempt(f"trigger/{due.subscription_id}") as is_ours:
             if not is_ours:
                 return False
@@ -251,7 +251,7 @@ class Triggers:
             return True
 
     async def _is_due(self, due: _Due) -> bool:
-        """Whether no process has tried it since it was found."""
+        """Whether no process has tried it since the query."""
         rows = await self._ledger.look_up(
             "SELECT state, attempts FROM trigger_deliveries WHERE delivery_id = ?", (due.delivery_id,)
         )
@@ -269,7 +269,7 @@ class Triggers:
             await self._ledger.append(PREFIX + found.subscription_id, told)
 
     async def _tried(self, found: Subscription, attempt: _Attempt) -> dict[str, Any]:
-        """Try to start the run; what is to be recorded of it."""
+        """Try to start the run; return the payload of the attempt's record."""
         now = self._clock.now_ms()
         told = {"subscriptionId": found.subscription_id, "dedupKey": attempt.key, "attempt": attempt.number}
         said: dict[str, Any] = {**told, "deliveryId": attempt.delivery_id, "dueAt": now}
@@ -283,7 +283,7 @@ class Triggers:
         return {**said, "outcome": "delivered", "state": "delivered", "runId": run_id}
 
     async def _start(self, found: Subscription, attempt: _Attempt, told: dict[str, Any]) -> str:
-        """Start the run of a delivery; its id is the delivery's, so that it starts once (Q2, Q3)."""
+        """Start the run of a delivery; its id derives from the delivery's, so that it starts once (Q2, Q3)."""
         run_id = "run_" + _digest(attempt.delivery_id)
         event_id = "evt_" + _digest(f"{attempt.delivery_id}\0attempted")
         fact = Fact("trigger.delivery.attempted", {**told, "runId": run_id}, id=event_id)
@@ -307,7 +307,7 @@ class Triggers:
                     request, found.tenant, run_id=run_id, causation_id=event_id, facts=[fact], transport=came_by
                 )
         except Problem as problem:
-            if problem.key != "run_already_active":  # else an earlier life started it and did not say so
+            if problem.key != "run_already_active":  # an earlier process started it and crashed before it recorded that
                 raise
         return run_id
 

@@ -1,4 +1,4 @@
-"""What everything else stands on: canonical JSON, clock, ids, problems, ledger, policy, redaction, budgets, config."""
+"""The base of every other package: canonical JSON, clock, ids, problems, ledger, policy, redaction, budgets, config."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
-"""Checkpoints in a file of their own, and a ledger held against it, offline.
+"""Exports checkpoints to a file, and checks a ledger against such a file, offline.
 
-The file is the export that OpenWOP's verifier reads: it can be kept where nobody who has the ledger can write, and its
+The file has the format that OpenWOP's verifier reads. Keep it where nobody with access to the ledger can write; its
 signatures can be checked without forestay.
 """
 
@@ -39,7 +39,7 @@ class BundledCheckpoint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CheckpointBundle(msgspec.Struct, frozen=True, rename="camel"):
-    """Every checkpoint that one key signed, with the key."""
+    """All checkpoints that one key signed, with the key."""
 
     exported_at: str
     signing_key: BundleKey
@@ -48,7 +48,7 @@ class CheckpointBundle(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BundleCheck(msgspec.Struct, frozen=True, rename="camel"):
-    """What a ledger is against a bundle: how much of it the bundle covers, and where it is another one."""
+    """The result of checking a ledger against a bundle: how much the bundle covers, and where they differ."""
 
     key_id: str
     checkpoints: int
@@ -58,11 +58,11 @@ class BundleCheck(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def export_checkpoints(ledger: Ledger, now_ms: int) -> CheckpointBundle:
-    """The checkpoints of the key that signed last."""
+    """Return the checkpoints of the key that signed last."""
     key = await _newest_key(ledger)
     if key is None:
         fix = "`forestay up` signs when it starts, every five minutes and when it stops."
-        raise Problem("not_found", "No checkpoint of this ledger was signed yet.", fix=fix)
+        raise Problem("not_found", "This ledger has no signed checkpoint yet.", fix=fix)
     told = []
     start = 0
     while page := await ledger.read(stream_of(key), start, _PAGE):
@@ -85,10 +85,10 @@ async def _newest_key(ledger: Ledger) -> PublicKey | None:
 
 
 async def check_bundle(ledger: Ledger, bundle: CheckpointBundle, key: PublicKey | None = None) -> BundleCheck:
-    """Hold a ledger whose chains hold against a bundle; with `key`, only that key is believed."""
+    """Check a ledger with valid hash chains against a bundle; with `key`, trust only that key."""
     own = PublicKey.read(bundle.signing_key.public_key)
     if key is not None and key != own:
-        message = "The checkpoints are signed with another key than the one that was given."
+        message = "The checkpoints are signed with another key than the given one."
         raise Problem("chain_broken", message, keyId=key.id, signedWith=own.id)
     faults = [
         Fault(stream_of(own), item.at_sequence, "the checkpoint is not signed with its key")
@@ -105,7 +105,7 @@ async def check_bundle(ledger: Ledger, bundle: CheckpointBundle, key: PublicKey 
 
 
 async def _other_entries(ledger: Ledger, bundle: CheckpointBundle, last: int) -> list[Fault]:
-    """Where the audit log is not the one that was signed."""
+    """Return where the audit log differs from the signed one."""
     signed = [
         Checkpoint(item.checkpoint_id, item.at_sequence, item.merkle_root, item.signature)
         for item in bundle.checkpoints
@@ -115,12 +115,12 @@ async def _other_entries(ledger: Ledger, bundle: CheckpointBundle, last: int) ->
         walk.take(entry)
     walk.end(last, None)
     broken = [Fault(AUDIT, item.at_seq, "the entry does not follow the one before it") for item in walk.anomalies]
-    what = "the audit log up to here is not the one that was signed"
+    what = "the audit log up to here differs from the signed one"
     return broken + [Fault(AUDIT, item.at_sequence, what) for item in walk.forged]
 
 
 async def _other_records(ledger: Ledger, key: PublicKey, last: int) -> tuple[int, list[Fault]]:
-    """How many records of all streams the anchors cover, and where they are not those that were anchored."""
+    """Count the records of all streams that the anchors cover; return where they differ from the anchored ones."""
     places = _places(ledger)
     count = 0
     async for anchor in _anchors(ledger, key, last):
@@ -130,7 +130,7 @@ async def _other_records(ledger: Ledger, key: PublicKey, last: int) -> tuple[int
             if (place.stream, place.seq) == (anchor.stream, anchor.seq):
                 break
         if len(hashes) != anchor.records or merkle_root(hashes) != anchor.merkle_root:
-            what = f"of the {anchor.records} records up to here one is not what was signed, or is gone"
+            what = f"one of the {anchor.records} records up to here differs from the signed one, or is gone"
             return count, [Fault(anchor.stream, anchor.seq, what)]
         count += len(hashes)
     return count, []
@@ -148,7 +148,7 @@ async def _anchors(ledger: Ledger, key: PublicKey, last: int) -> AsyncIterator[A
 
 
 async def _places(ledger: Ledger) -> AsyncIterator[Place]:
-    """Every record that anchors cover, in written order."""
+    """Yield every record that anchors cover, in written order."""
     after = 0
     while page := await ledger.places(after, 10 * _PAGE):
         for place in page:

@@ -1,7 +1,7 @@
-"""The audit log as a row of linked entries, and what does not hold of it (OpenWOP `AuditVerifyResult`).
+"""Reads the audit log as a chain of entries, and finds broken links and checkpoints (OpenWOP `AuditVerifyResult`).
 
-An entry is a record of the stream `audit`. It carries the hash of the entry before it, and the entry behind it, or the
-stream's head, carries its own.
+An entry is a record of the stream `audit`. It has the hash of the entry before it; its own hash is in the next entry,
+or in the stream's head.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROWS = """
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One entry: `digest` is the hash of what it says now, `hash` the one that it was written with."""
+    """One entry: `digest` is the hash of its present content, `hash` the stored one."""
 
     seq: int
     prev: str
@@ -35,7 +35,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Anomaly(msgspec.Struct, frozen=True, rename="camel"):
-    """An entry that does not carry the hash of the entry before it; an empty hash says that an entry is missing."""
+    """An entry without the hash of the entry before it; an empty hash means that an entry is missing."""
 
     at_seq: int
     expected_prev_hash: str
@@ -43,7 +43,7 @@ class Anomaly(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def entries(ledger: Ledger, first: int, last: int) -> AsyncIterator[Entry]:
-    """The entries with these sequences that are there."""
+    """Yield the existing entries from `first` to `last`."""
     before = await ledger.query(_ROWS, (AUDIT, first - 1, first - 1, 1))
     prev: bytes = before[0][-1] if before else GENESIS
     while rows := await ledger.query(_ROWS, (AUDIT, first, last, _PAGE)):
@@ -62,9 +62,9 @@ def _linked(rows: Sequence[tuple[Any, ...]], prev: bytes) -> list[Entry]:
 
 
 class Walk:
-    """A walk along the log: takes each entry in its turn, and knows which links and which checkpoints do not hold.
+    """A walk along the log: takes each entry in order, and collects the links and checkpoints that do not hold.
 
-    `checkpoints` are those that the walk passes, and it begins behind the one before them.
+    `checkpoints` are those on the walk; the walk begins right after the checkpoint before them.
     """
 
     def __init__(self, first: int, checkpoints: Sequence[Checkpoint]) -> None:
@@ -81,7 +81,7 @@ class Walk:
         elif entry.digest != entry.hash:
             self.anomalies.append(Anomaly(entry.seq + 1, entry.digest, entry.hash))
         while self._ahead and self._ahead[-1].at_sequence < entry.seq:
-            self.forged.append(self._ahead.pop())  # the entry that it ends with is not there
+            self.forged.append(self._ahead.pop())  # its last entry is missing
             self._leaves = []
         self._leaves.append(entry.digest)
         if self._ahead and self._ahead[-1].at_sequence == entry.seq:
@@ -92,11 +92,11 @@ class Walk:
         self._next, self._last = entry.seq + 1, entry
 
     def end(self, seq: int, hash: str | None) -> None:
-        """The walk ends with `seq`; `hash` is what the head says of it, where the log ends too."""
+        """End the walk at `seq`; `hash` is the head's hash, if the log ends there too."""
         last = self._last
         if self._next <= seq:
             self.anomalies.append(Anomaly(self._next, last.digest if last else GENESIS.hex(), ""))
         elif last is not None and hash is not None and last.digest == last.hash != hash:
             self.anomalies.append(Anomaly(seq + 1, last.digest, hash))
-        self.forged += reversed(self._ahead)  # signed, and not there any more
+        self.forged += reversed(self._ahead)  # signed, but their entries are gone
         self._ahead = []

@@ -1,13 +1,14 @@
-"""`AuditLog`: the stream `audit` with signed checkpoints, which cover every other stream too.
+"""`AuditLog`: the stream `audit` with signed checkpoints, which also cover every other stream.
 
-- S1  Each record of the ledger is covered once by an anchor, in the order in which records were written: an entry
-      `ledger.anchored` of the audit log with the Merkle root of their hashes.
+- S1  One anchor covers each record of the ledger, in written order. An anchor is an entry `ledger.anchored` of the
+      audit log with the Merkle root of the records' hashes.
 - S2  Each entry of the audit log is covered by a checkpoint; no checkpoint covers more than `EVERY_ENTRIES`.
-- S3  The checkpoints of a key are a stream of their own. A new key begins again with the first record.
-- S4  Of several processes one at a time signs; what a second one makes of the same state is refused (L4).
-- S5  A log that does not hold is not signed.
+- S3  The checkpoints of a key have their own stream. A new key begins again with the first record.
+- S4  Of several processes, one at a time signs; a second signature of the same state is refused (L4).
+- S5  A broken log is not signed.
 
-What is signed and kept somewhere else tells whether the ledger was changed since, also by one who has its database.
+A checkpoint that is kept elsewhere shows whether the ledger was changed since, even by somebody with access to its
+database.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from forestay.kernel.problems import Problem
 
 ANCHORED = "ledger.anchored"
 CHECKPOINT = "audit.checkpoint"
-MOST_RECORDS = 10_000  # that one anchor covers
+MOST_RECORDS = 10_000  # covered by one anchor
 _PAGE = 1000
 _log = logging.getLogger("forestay.audit")
 
 
 class Anchor(msgspec.Struct, frozen=True, rename="camel"):
-    """The records behind the anchor before it, up to and with the last one named."""
+    """Covers the records after the previous anchor, up to and including the named one."""
 
     key_id: str
     records: int
@@ -44,13 +45,13 @@ class Anchor(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SignedCheckpoint(Checkpoint, frozen=True):
-    """A checkpoint as its stream holds it."""
+    """A checkpoint as it is stored in its stream."""
 
     public_key: str
 
 
 class _Stand(msgspec.Struct, frozen=True):
-    """How far a key has come: the head of its stream, the last entry signed and the last record anchored."""
+    """The progress of a key: the head of its stream, the last signed entry and the last anchored record."""
 
     head: int = -1
     at_sequence: int = -1
@@ -58,7 +59,7 @@ class _Stand(msgspec.Struct, frozen=True):
 
 
 class AuditVerdict(msgspec.Struct, frozen=True, rename="camel"):
-    """The contract's `AuditVerifyResult`."""
+    """The result of a verification, the contract's `AuditVerifyResult`."""
 
     from_seq: int
     to_seq: int
@@ -69,17 +70,17 @@ class AuditVerdict(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def stream_of(key: PublicKey) -> str:
-    """The stream of the checkpoints that this key signed."""
+    """Return the stream of the checkpoints that this key signed."""
     return f"checkpoint/{key.id}"
 
 
 def is_anchored(stream: str) -> bool:
-    """Whether anchors cover the stream; the audit log and the checkpoints speak for themselves."""
+    """Whether anchors cover the stream: all but the audit log and the checkpoints themselves."""
     return stream != AUDIT and not stream.startswith("checkpoint/")
 
 
 class AuditLog:
-    """The audit log of one ledger, signed with the key that is made of `seed`."""
+    """The audit log of one ledger, signed with the key made from `seed`."""
 
     def __init__(self, ledger: Ledger, seed: bytes, ids: Ids, locks: Locks | None = None) -> None:
         self._ledger = ledger
@@ -93,10 +94,10 @@ class AuditLog:
     # Signing
 
     async def checkpoint(self, most_anchors: int = 10) -> bool:
-        """Anchor and sign what is new; whether there is more to anchor than `most_anchors` hold."""
+        """Anchor and sign what is new; return whether more is left than `most_anchors` can cover."""
         async with self._turn, self._locks.attempt(self.stream) as is_ours:
             if not is_ours:
-                return False  # another process signs now
+                return False  # another process is signing
             try:
                 more = await self._anchor(most_anchors)
                 await self._sign()
@@ -107,7 +108,7 @@ class AuditLog:
             return more
 
     async def _stand(self) -> _Stand:
-        """The last record of the stream tells how far the key has come."""
+        """Return the key's progress, from the last record of its stream."""
         last = await self._ledger.read(self.stream, 0, 1, reverse=True)
         return msgspec.convert({**last[0].attrs, "head": last[0].seq}, _Stand) if last else _Stand()
 
@@ -128,7 +129,7 @@ class AuditLog:
             return 0
         place = await self._ledger.place(anchor.stream, anchor.seq)
         if place is None:
-            message = f"The record {anchor.seq} of {anchor.stream}, which is anchored, is gone."
+            message = f"The anchored record {anchor.seq} of {anchor.stream} is gone."
             raise Problem("chain_broken", message, stream=anchor.stream, seq=anchor.seq)
         return place.position
 
@@ -143,7 +144,7 @@ class AuditLog:
             walk.end(last, None)
             if walk.anomalies:  # S5
                 at = walk.anomalies[0].at_seq
-                raise Problem("chain_broken", f"The audit log does not hold at {at}.", stream=AUDIT, seq=at)
+                raise Problem("chain_broken", f"The audit log's hash chain is broken at {at}.", stream=AUDIT, seq=at)
             root = merkle_root(leaves)
             made = SignedCheckpoint(self._ids.new("ckpt"), last, root, self._key.sign(root), self.key.text)
             draft = Draft(CHECKPOINT, msgspec.to_builtins(made), _attrs(last, stand.anchor))
@@ -152,7 +153,7 @@ class AuditLog:
     # Verifying
 
     async def verify(self, first: int = 0, last: int | None = None) -> AuditVerdict:
-        """Walk the entries from `first` to `last` again, and every checkpoint among them."""
+        """Check the entries from `first` to `last`, and every checkpoint among them."""
         async with self._turn:
             head = await self._ledger.head(AUDIT)
             to = max(first, head.seq) if last is None else last
@@ -171,7 +172,7 @@ class AuditLog:
 
 
 async def unanchored(ledger: Ledger, after: int) -> list[Place]:
-    """The first records behind a position that an anchor has to cover."""
+    """Return the first records after a position that need an anchor."""
     while page := await ledger.places(after, MOST_RECORDS):
         if found := [item for item in page if is_anchored(item.stream)]:
             return found
@@ -180,7 +181,7 @@ async def unanchored(ledger: Ledger, after: int) -> list[Place]:
 
 
 async def checkpoints(ledger: Ledger, key: PublicKey) -> list[Checkpoint]:
-    """The checkpoints that this key signed, oldest first."""
+    """Return the checkpoints that this key signed, oldest first."""
     found: list[Checkpoint] = []
     start = 0
     while page := await ledger.read(stream_of(key), start, _PAGE):
@@ -196,5 +197,5 @@ def _anchor_of(key_id: str, places: Sequence[Place]) -> Anchor:
 
 
 def _attrs(at_sequence: int, anchor: Anchor | None) -> dict[str, object]:
-    """What the next one to sign has to know."""
+    """Return the key's progress as attributes, for the next signing."""
     return {"at_sequence": at_sequence, "anchor": msgspec.to_builtins(anchor)}

@@ -1,4 +1,4 @@
-"""Budgets: how much may be used, how much was, and what is left. Never negative."""
+"""Budgets: how much may be used, how much was used, and what is left, which is never negative."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """Limits and what was used of them. Spending gives a new budget, or a Problem and the old one unchanged."""
+    """Limits and what was used of them. Spending returns a new budget, or raises a Problem and changes nothing."""
 
     limits: Limits = Limits()
     used: Amounts = Amounts()
@@ -41,7 +41,7 @@ class Budget(msgspec.Struct, frozen=True):
         return None if limit is None else max(0, limit - getattr(self.used, dimension))
 
     def over(self, amount: Amounts) -> str | None:
-        """The first dimension that `amount` would break."""
+        """Return the first dimension whose limit `amount` would exceed."""
         for dimension in Amounts.__struct_fields__:
             left = self.left(dimension)
             if left is not None and getattr(amount, dimension) > left:

@@ -1,6 +1,6 @@
 """Signed checkpoints of the audit log (OpenWOP auth profiles, `openwop-audit-log-integrity`). Pure.
 
-- J1  A checkpoint covers the entries behind the checkpoint before it, up to and with `at_sequence`: its root is the
+- J1  A checkpoint covers the entries after the previous checkpoint, up to and including `at_sequence`: its root is the
       Merkle root of their hashes.
 - J2  The hash of an entry covers the entry before it, so a root covers the whole log up to there.
 - J3  The signature is Ed25519 over the 32 bytes of the root, under a key that signs nothing else.
@@ -21,11 +21,11 @@ from forestay.kernel.problems import Problem
 
 EVERY_ENTRIES = 1000
 EVERY_SECONDS = 300
-_ED25519 = bytes.fromhex("302a300506032b6570032100")  # what stands before the 32 bytes of a key in its DER (RFC 8410)
+_ED25519 = bytes.fromhex("302a300506032b6570032100")  # precedes the 32 bytes of a key in its DER (RFC 8410)
 
 
 class Checkpoint(msgspec.Struct, frozen=True, rename="camel"):
-    """The contract's checkpoint: who has the public key can tell whether the log is still the one that was signed."""
+    """The contract's checkpoint: with the public key, anybody can check that the log is still the signed one."""
 
     checkpoint: str
     at_sequence: int
@@ -34,13 +34,13 @@ class Checkpoint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PublicKey(msgspec.Struct, frozen=True):
-    """The half of the signing key that everybody may know, as the DER of its SubjectPublicKeyInfo."""
+    """The public half of the signing key, as the DER of its SubjectPublicKeyInfo."""
 
     der: bytes
 
     @staticmethod
     def read(text: str) -> PublicKey:
-        """A key as PEM, or as the base64 text of discovery."""
+        """Read a key from PEM, or from the base64 text of discovery."""
         from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 
         try:
@@ -61,7 +61,7 @@ class PublicKey(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The key as discovery tells it."""
+        """The key as discovery publishes it."""
         return base64.b64encode(self.der).decode()
 
     @property
@@ -69,8 +69,8 @@ class PublicKey(msgspec.Struct, frozen=True):
         return f"-----BEGIN PUBLIC KEY-----\n{self.text}\n-----END PUBLIC KEY-----\n"
 
     def signed(self, root: str, signature: str) -> bool:
-        """Whether the holder of the other half signed this root (J3)."""
-        from cryptography.hazmat.primitives.serialization import load_der_public_key  # who signs does not need it
+        """Whether the private half of this key signed this root (J3)."""
+        from cryptography.hazmat.primitives.serialization import load_der_public_key  # not needed for signing
 
         found = load_der_public_key(self.der)
         if not isinstance(found, Ed25519PublicKey):
@@ -83,7 +83,7 @@ class PublicKey(msgspec.Struct, frozen=True):
 
 
 class SigningKey:
-    """The key that signs checkpoints, made of 32 bytes that nobody else has."""
+    """The key that signs checkpoints, made from 32 secret bytes."""
 
     def __init__(self, seed: bytes) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
@@ -94,8 +94,10 @@ class SigningKey:
 
 
 def merkle_root(leaves: Sequence[str]) -> str:
-    """The root over hashes in hexadecimal, as OpenWOP's RFC 0218 builds it: a parent is the SHA-256 of the text of both
-    children, and a last node without a neighbour goes up as it is."""
+    """Return the root over hexadecimal hashes, as OpenWOP's RFC 0218 builds it.
+
+    A parent is the SHA-256 of both children's texts; a last node without a neighbour moves up unchanged.
+    """
     if not leaves:
         raise ValueError("a root covers at least one leaf")
     level = list(leaves)
@@ -112,4 +114,4 @@ def _der(key: Ed25519PublicKey) -> bytes:
 
 def _no_key() -> Problem:
     fix = "Take it from /.well-known/forestay-audit-key of the host."
-    return Problem("schema_mismatch", "This is no Ed25519 public key.", at="key", fix=fix)
+    return Problem("schema_mismatch", "This is not an Ed25519 public key.", at="key", fix=fix)

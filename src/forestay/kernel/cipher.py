@@ -1,4 +1,4 @@
-"""Bytes that only the holder of a key can read, and only as what they were sealed as (AES-256-GCM)."""
+"""Encrypts bytes under a key for one owner and purpose; only both together decrypt them (AES-256-GCM)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _NONCE = 12
 
 
 def encrypt(key: bytes, data: bytes, belonging: str, randomness: Randomness) -> bytes:
-    """`data` sealed under `key` for one owner and purpose, which `belonging` names."""
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # a large package, for those who have secrets
+    """Encrypt `data` under `key` for one owner and purpose, named by `belonging`."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # a large package, loaded only for secrets
 
     nonce = randomness.bytes(_NONCE)
     return nonce + AESGCM(key).encrypt(nonce, data, belonging.encode())
 
 
 def decrypt(key: bytes, sealed: bytes, belonging: str) -> bytes | None:
-    """The data, or None when it was not sealed under this key for this owner."""
+    """Return the data, or None when it was not encrypted under this key for this owner and purpose."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

@@ -1,6 +1,6 @@
-"""Configuration: one typed object, and for every value where it came from.
+"""Configuration: one typed object, with the source of every value.
 
-A flag beats the environment, the environment beats the project's file, that beats the user's, and that the default.
+The order of precedence is: flag, environment, project file, user file, default.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PROJECT_FILE = "forestay.toml"
 _MAX_BYTES = 1024 * 1024
 _MAX_DEPTH = 32
 _SHORT = {"data.ledger": "FORESTAY_DATABASE"}
-"""Settings that the environment names in one word; it beats the long one."""
-_ONE_TABLE = "A [table] or a setting stands twice. Put what belongs to it under the first one, and delete the second."
+"""Settings with a short environment variable, which takes precedence over the long one."""
+_ONE_TABLE = "A [table] or a setting is there twice. Move its content to the first one, and delete the second."
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     user_file: Path | None = None,
 ) -> Loaded:
-    """Read every layer, weakest first. `flags` are dotted names: {"http.port": 0}."""
+    """Read every layer, weakest first. `flags` has dotted names: {"http.port": 0}."""
     environ = os.environ if environ is None else environ
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -64,13 +64,13 @@ def load(
 
 
 def key_use(entry: ModelEntry, folder: Path) -> str:
-    """What an entry of the project in `folder` would send where, in one line; empty when it names no variable."""
+    """Return which variable an entry of the project in `folder` sends where, in one line; empty if it names none."""
     address = entry.base_url or f"{entry.provider}:"
     return f"{entry.api_key_env} {address} {os.path.realpath(folder)}" if entry.api_key_env else ""
 
 
 def _guarded(config: Config, brought: Mapping[str, Any], folder: Path) -> Config:
-    """The configuration in which a project's entries send only the keys that a person trusts them with."""
+    """Return the configuration with a project's entries marked untrusted, unless a person trusts their use of a key."""
     models = config.models
     entries = dict(models.entries)
     for name in brought.keys() & entries.keys():
@@ -81,11 +81,11 @@ def _guarded(config: Config, brought: Mapping[str, Any], folder: Path) -> Config
 
 
 def _take_entries_whole(merged: dict[str, Any], values: Mapping[str, Any], path: Path) -> None:
-    """A project's model replaces the user's of that name: an address from here never meets a key from there."""
+    """Let a project's model replace the user's model of that name: a project's address never gets a user's key."""
     models = values.get("models")
     if isinstance(models, dict) and "trusted_keys" in models:
         told = "trusted_keys counts in your own settings only: a project must not trust itself."
-        fix = "Take it out, look at the project's models, then run `forestay model trust NAME`."
+        fix = "Remove it, check the project's models, then run `forestay model trust NAME`."
         raise Problem("config_invalid", told, at="models.trusted_keys", file=path.name, fix=fix)
     found = _entries(values)
     for name, entry in found.items():
@@ -108,7 +108,7 @@ def _entries(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def users_file(environ: Mapping[str, str]) -> Path:
-    """The file of the user's own settings, whether it is there or not."""
+    """Return the path of the user's own settings; the file need not exist."""
     base = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".config")
     return Path(base) / "forestay" / "config.toml"
 
@@ -131,7 +131,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _flat_enough(values: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The values, unless they are nested deeper than any setting: a key may have thousands of dots."""
+    """Return the values; refuse deeper nesting than any setting has, because a key may have thousands of dots."""
     level: list[Any] = [values]
     for _ in range(_MAX_DEPTH):
         tables = [list(item.values()) if isinstance(item, dict) else item for item in level]
@@ -142,7 +142,7 @@ def _flat_enough(values: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
-    """FORESTAY_HTTP_PORT is http.port. Only names of the table count; others belong to other parts."""
+    """Read settings from variables: FORESTAY_HTTP_PORT is http.port. Ignore variables that name no setting."""
     flat: dict[str, Any] = {}
     for name, default in _leaves(Config()):
         text = environ.get(_SHORT.get(name, ""), environ.get("FORESTAY_" + name.upper().replace(".", "_")))
@@ -200,7 +200,7 @@ def _convert(merged: dict[str, Any], origin: str, path: Path | None) -> Config:
 
 
 def _located(error: msgspec.ValidationError, origin: str, path: Path | None) -> Problem:
-    """A validation message with the dotted name, the line, and the word that was probably meant."""
+    """Return a Problem with the dotted name, the line and, for an unknown name, the closest known one."""
     message, where = canonical.located(error, "")
     name = where.removeprefix(".")
     unknown = re.search(r"unknown field `([^`]*)`", message)

@@ -1,4 +1,4 @@
-"""The folder that data is kept in: made for its owner alone, and what it means when it cannot be used; whole files."""
+"""Folders and files for data: makes private folders, writes whole files, and reports why a folder is unusable."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _KEYS = {
 
 @contextmanager
 def kept_in(folder: Path) -> Iterator[None]:
-    """What the system refuses in here is told as the disk's trouble, its permissions, or a path that cannot be."""
+    """Turn an OSError of the block into a Problem about the disk, the permissions or the path."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or "unknown"
         key = _KEYS.get(error.errno or 0, "config_invalid")
         message = f"The folder for data cannot be used: {reason}."
-        raise Problem(key, message, at=str(folder), fix="Name another folder, or mend this one.") from error
+        raise Problem(key, message, at=str(folder), fix="Name another folder, or repair this one.") from error
 
 
 def make_folder(folder: Path) -> None:
@@ -39,7 +39,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_file(path: Path, data: bytes | bytearray) -> None:
-    """A file that appears whole, or stays as it was."""
+    """Write a file atomically: a reader sees all of the new content or all of the old."""
     path.parent.mkdir(parents=True, exist_ok=True)
     work = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
     work.write_bytes(data)

@@ -1,6 +1,6 @@
-"""What counts as the address of an HTTP service: a scheme, a host, no credentials.
+"""Which URLs count as the address of an HTTP service: a scheme, a host, no credentials.
 
-The one pattern is what the host takes and what its schemas say, so that a caller can find out before it asks.
+One pattern serves the host's own check and its schemas, so that a caller can check an address before it sends one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _V6 = (
 )
 _NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_.])?"
 _PORT = "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
-_REST = r"[!#-;=?-Z\[\]_a-z~]*"  # what a URI may be made of (RFC 3986)
+_REST = r"[!#-;=?-Z\[\]_a-z~]*"  # the characters of a URI (RFC 3986)
 URL_PATTERN = rf"^(https?)://(?:({_NAME})|\[({_V6})\])(?::({_PORT}))?(?:[/?#]{_REST})?$"
 _URL = re.compile(URL_PATTERN)
 
@@ -31,8 +31,10 @@ _NUMBERS = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)(?:\.(?:[0-9]+|0x[0-9a-f]*)){0,3}"
 
 
 class Place(NamedTuple):
-    """Where a URL leads: `host` in lower case, without the brackets of an address and without a last dot. An IPv4
-    address is four decimal numbers, however the URL spells it."""
+    """The target of a URL: `host` is in lower case, without brackets and without a last dot.
+
+    An IPv4 address is four decimal numbers, however the URL spells it.
+    """
 
     host: str
     port: int
@@ -41,7 +43,7 @@ class Place(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def place_of(url: str, at: str = "$.url") -> Place:
-    """Where `url` leads; `schema_mismatch` when it is no address of an HTTP service."""
+    """Return the target of `url`; `schema_mismatch` when it is not the address of an HTTP service."""
     found = _URL.fullmatch(url) if len(url) <= MAX_URL else None
     if found is None:
         raise Problem("schema_mismatch", "The address must be an http(s) URL with a host and no credentials.", at=at)
@@ -51,8 +53,10 @@ def place_of(url: str, at: str = "$.url") -> Place:
 
 
 def plain_host(host: str) -> str:
-    """`host` in one spelling: lower case, no last dot, and an IPv4 address as a resolver reads it (`127.1`, `0x7f.1`,
-    `2130706433` and `0177.0.0.1` are 127.0.0.1)."""
+    """Return `host` in one spelling: lower case, no last dot, an IPv4 address as four decimal numbers.
+
+    It reads an IPv4 address as a resolver does: `127.1`, `0x7f.1`, `2130706433` and `0177.0.0.1` are 127.0.0.1.
+    """
     host = host.lower().rstrip(".")
     if not _NUMBERS.fullmatch(host):
         return host

@@ -1,5 +1,7 @@
-"""JSON Schemas from outside: they fetch nothing, their patterns run in linear time, and what their
-references multiply is counted before it is done."""
+"""Validates values against JSON Schemas from outside, safely.
+
+A schema fetches nothing, its patterns run in linear time, and the work that its references cause is counted first.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +22,22 @@ _MOST_MISTAKES = 20
 
 
 class Mistake(msgspec.Struct, frozen=True):
-    """What is wrong and where: `at` is a path such as `$.limits.turns`."""
+    """A mistake and its place: `at` is a path such as `$.limits.turns`."""
 
     at: str
     message: str
 
 
 def object_schema(required: Sequence[str] = (), **properties: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an object with these properties and no others."""
+    """Return the schema of an object with these properties and no others."""
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 def schema_mistake(schema: Any) -> str | None:
-    """Why `schema` is no JSON Schema that can be used here, or None."""
+    """Return why `schema` cannot be used as a JSON Schema, or None."""
     if not isinstance(schema, dict):
-        return "A schema is an object."
-    from jsonschema_rs import ReferencingError  # a large package, for those who check something
+        return "A schema must be an object."
+    from jsonschema_rs import ReferencingError  # a large package, loaded only for a check
 
     try:
         compiled(canonical.encode(schema))
@@ -45,13 +47,13 @@ def schema_mistake(schema: Any) -> str | None:
 
 
 def check_schema(schema: Any, at: str) -> Iterator[tuple[str, str]]:
-    """A finding when `schema` is there and cannot be used."""
+    """Yield a finding when a schema is given and cannot be used."""
     if schema is not None and (mistake := schema_mistake(schema)) is not None:
         yield at, mistake
 
 
 def mistakes(schema: dict[str, Any], value: Any) -> list[Mistake]:
-    """What keeps `value` from fitting `schema`, at most twenty of it."""
+    """Return where `value` does not fit `schema`, at most twenty mistakes."""
     found = []
     for error in compiled(canonical.encode(schema)).iter_errors(value):
         found.append(Mistake("$" + json_path(error.instance_path), error.message[:300]))
@@ -61,7 +63,7 @@ def mistakes(schema: dict[str, Any], value: Any) -> list[Mistake]:
 
 
 def misfit(schema: dict[str, Any], value: Any) -> tuple[str, str] | None:
-    """Where and why `value` does not fit, or None; a path begins with `.` or `[`, and is empty at the root."""
+    """Return where and why `value` does not fit, or None; a path begins with `.` or `[`, and is empty at the root."""
     if (mistake := schema_mistake(schema)) is not None:
         return "", mistake
     error = next(compiled(canonical.encode(schema)).iter_errors(value), None)
@@ -73,7 +75,7 @@ def json_path(parts: list[str | int]) -> str:
 
 
 class Validator(Protocol):
-    """What is asked of a compiled schema."""
+    """The methods of a compiled schema."""
 
     def is_valid(self, instance: Any) -> bool: ...
 
@@ -81,7 +83,7 @@ class Validator(Protocol):
 
 
 class _Counted:
-    """A schema with references: a value that they would multiply into too much work is refused."""
+    """A schema with references: refuses a value for which they would cause too much work."""
 
     def __init__(self, validator: jsonschema_rs.Validator, cost: Cost) -> None:
         self._validator = validator
@@ -99,7 +101,7 @@ class _Counted:
         if self._cost.of(depth_of(instance)) > MOST:
             raise Problem(
                 "payload_too_large",
-                "The value is too deep for what its schema's references make of it.",
+                "The value is too deep: the references of its schema would cause too much work.",
                 limit=MOST,
                 fix="Use fewer alternatives that refer to the same definition, or a flatter value.",
             )
@@ -107,7 +109,7 @@ class _Counted:
 
 @lru_cache(maxsize=512)
 def compiled(schema: bytes, *, javascript: bool = False) -> Validator:
-    """The validator of a schema's canonical bytes; `javascript` reads patterns and tuples as tools there mean them."""
+    """Return the validator of a schema's canonical bytes; `javascript` reads patterns and tuples as JavaScript does."""
     import jsonschema_rs
 
     decoded = canonical.decode(schema)
@@ -123,12 +125,12 @@ def compiled(schema: bytes, *, javascript: bool = False) -> Validator:
     return validator if cost is None else _Counted(validator, cost)
 
 
-_VALUES = frozenset(("const", "enum", "default", "examples"))  # what these hold is no schema
+_VALUES = frozenset(("const", "enum", "default", "examples"))  # their values are not schemas
 _NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
 
 
 def _with_tuples(schema: Any) -> Any:
-    """Tuples in the words of the newest draft: TypeBox still writes `items` with one schema for each place."""
+    """Write tuples as in the newest draft: TypeBox still writes `items` with one schema for each position."""
     if isinstance(schema, list):
         return [_with_tuples(item) for item in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Granting by expected loss (Pi §5): evidence gives a probability, the matrix gives the decision, both are shown."""
+"""Grants by expected loss (Pi §5): evidence gives a probability, the loss matrix the decision; both are shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forestay.kernel.problems import Problem
 
 
 class LossMatrix(msgspec.Struct, frozen=True):
-    """What each outcome costs. A wrong grant is far dearer than a wrong denial."""
+    """The cost of each outcome. A wrong grant costs far more than a wrong denial."""
 
     grant_benign: float = 0.0
     grant_malicious: float = 100.0
@@ -21,7 +21,7 @@ class LossMatrix(msgspec.Struct, frozen=True):
 
 
 class Weighed(msgspec.Struct, frozen=True):
-    """A decision with its arithmetic, line by line, and in `words`: how high the risk is, and what makes it so."""
+    """A decision with its arithmetic, line by line; `words` states the level of the risk and the reasons."""
 
     effect: Literal["grant", "deny"]
     probability: float
@@ -31,8 +31,8 @@ class Weighed(msgspec.Struct, frozen=True):
     words: str = ""
 
 
-# How much more often the sign is seen on malicious extensions than on benign ones, at full strength (1.0).
-# Signs below 1 speak for the extension. These are judgements, open to the user's own numbers.
+# How much more often a sign is seen on malicious extensions than on benign ones, at full strength (1.0).
+# Values below 1 speak for the extension. These are judgements; a user may pass other numbers.
 LIKELIHOOD_RATIOS: dict[str, float] = {
     "uses_fs": 1.5,
     "uses_exec": 6.0,
@@ -66,12 +66,12 @@ def weigh(
     matrix: LossMatrix | None = None,
     ratios: Mapping[str, float] = LIKELIHOOD_RATIOS,
 ) -> Weighed:
-    """Grant when that is the smaller expected loss. Each strength lies between 0 and 1."""
+    """Decide for the smaller expected loss. Each strength lies between 0 and 1."""
     matrix = matrix or LossMatrix()
     odds = prior / (1 - prior)
     lines = [f"prior: P(malicious) = {prior:g}, odds {odds:.6g}"]
     for name, strength in sorted(evidence.items()):
-        if not 0 <= strength <= 1:  # nor a NaN
+        if not 0 <= strength <= 1:  # refuses NaN too
             raise Problem(
                 "out_of_range", f"The strength of {name} must lie between 0 and 1.", at=name, observed=strength
             )
@@ -94,7 +94,7 @@ def weigh(
 
 
 def _in_words(evidence: Mapping[str, float], ratios: Mapping[str, float], p: float, effect: str) -> str:
-    """The risk in one sentence: its level, the better answer, and what speaks against and for the extension."""
+    """Return the risk in one sentence: its level, the better answer, and the signs against and for the extension."""
     level = "Low" if p < 0.01 else "Some" if p < 0.1 else "High"
     named = [name for name in evidence if evidence[name] >= 0.5 and name in _WORDS]
     named.sort(key=lambda name: abs(math.log(ratios.get(name, 1.0))), reverse=True)

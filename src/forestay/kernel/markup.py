@@ -1,4 +1,4 @@
-"""Pages that anybody may have written, read to their end."""
+"""Parses HTML from anybody without failing on malformed input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 
 class MarkupReader(HTMLParser):
-    """The standard library's parser, which raises for `<![` and an unknown word; a browser takes that for a comment."""
+    """A parser that takes `<![` with an unknown word for a comment, as browsers do; the standard library's raises."""
 
     def parse_marked_section(self, i: int, report: bool = True) -> int:
         try:

@@ -1,4 +1,4 @@
-"""`[a2a]` of the settings: agents of others that workflows may give tasks to."""
+"""`[a2a]` of the settings: remote agents that workflows may give tasks to."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import msgspec
 
 
 class A2aPeer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An A2A agent: where its card is, and the credential that goes along."""
+    """An A2A agent: the address of its card, and the credential that is sent with each request."""
 
     url: str
     credential: str = ""
 
 
 class A2a(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`peers` are agents by the name that nodes call them."""
+    """`peers` are agents by the name that nodes use."""
 
     peers: dict[str, A2aPeer] = {}

@@ -1,7 +1,8 @@
 """`Problem`: the one exception, and its projection into every contract.
 
 A Problem says what was wrong (`message`), where and with which values (`details`), and what to do (`details.fix`,
-or the table's remedy). What leaves the process goes through `_public`: no secret, no absolute path, no stack trace.
+or the table's remedy). Everything that leaves the process passes `_public`, which removes secrets, absolute paths and
+stack traces.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from forestay.kernel.redaction import redact, redact_text
 from forestay.kernel.text_bound import Bounds, bounded, cut
 
 _MAX_MESSAGE = 1024
-_MAX_TEXT = 65_536  # of a message or a detail, before anything looks for secrets and paths in it
+_MAX_TEXT = 65_536  # a message or a detail is cut to this before the search for secrets and paths
 _TYPE_URI = "https://lafs.dev/errors/v1/"
 _DOC_URI = "https://lafs.dev/docs/errors/"
 
-# A file path of this machine. URL paths ("/v1/runs") are not: they start at no folder of a file system.
+# A file path of this machine. URL paths ("/v1/runs") do not match: they do not begin with a folder of a file system.
 _PATH = re.compile(
     r"(?<![\w./~-])(?:file://)?(?:~|/(?:home|root|Users|private|tmp|var|usr|etc|opt|mnt|srv|proc|sys|dev|run|work|lib|"
     r"workspace|workspaces|data|app|builds?|nix|snap|media|boot|Library|Applications|System|Volumes))(?:/[^\s'\"`:;,)\]}>]+)+"
@@ -29,7 +30,7 @@ _FRAME = re.compile(r'(?<!\s)\s*+File "[^"]*", line \d+(?:, in \S+)?')
 
 
 class Problem(Exception):
-    """Something that went wrong, in the words of the table row `key`."""
+    """An error of the kind `key`, which is a row of the problem table."""
 
     def __init__(self, key: str, message: str, *, retry_after_ms: int | None = None, **details: Any) -> None:
         if key not in TABLE:
@@ -50,7 +51,7 @@ class Problem(Exception):
 
     @classmethod
     def unexpected(cls, error: BaseException, reference: str | None = None) -> Problem:
-        """The problem that a boundary makes of an unexpected exception, whose text stays inside."""
+        """Turn an unexpected exception into a Problem without the exception's text."""
         if isinstance(error, Problem):
             return error
         problem = cls("internal", "forestay met an unexpected error.", kind=type(error).__name__)
@@ -60,7 +61,7 @@ class Problem(Exception):
         return problem
 
     def as_lafs(self) -> dict[str, Any]:
-        """The `error` member of a LAFS envelope (R18 to R24)."""
+        """Return the `error` member of a LAFS envelope (R18 to R24)."""
         row = self.row
         slug = _slug(row.lafs)
         return {
@@ -77,7 +78,7 @@ class Problem(Exception):
         }
 
     def as_openwop(self) -> dict[str, Any]:
-        """`{error, message, details?}` and nothing else (OpenWOP §1.2)."""
+        """Return `{error, message, details?}` and nothing else (OpenWOP §1.2)."""
         details = self._public_details()
         if self.retry_after_ms is not None:
             details.setdefault("retryAfterMs", self.retry_after_ms)
@@ -87,7 +88,7 @@ class Problem(Exception):
         return body
 
     def as_pi(self) -> dict[str, Any]:
-        """The `error` member of a host_result (Pi §3.2)."""
+        """Return the `error` member of a host_result (Pi §3.2)."""
         row = self.row
         return {
             "code": row.pi,
@@ -97,14 +98,14 @@ class Problem(Exception):
         }
 
     def as_crp(self) -> dict[str, Any]:
-        """`{code, message, details}` (CRP §1.11)."""
+        """Return `{code, message, details}` (CRP §1.11)."""
         details = self._public_details()
         if self.retry_after_ms is not None:
             details.setdefault("retry_after_ms", self.retry_after_ms)
         return {"code": self.row.crp, "message": self._public_message(), "details": details}
 
     def as_problem_json(self, instance: str | None = None) -> dict[str, Any]:
-        """RFC 9457, as LAFS §1.10 spells it; details never overwrite a member."""
+        """Return the problem as RFC 9457, in the form of LAFS §1.10; details never overwrite a member."""
         error = self.as_lafs()
         body: dict[str, Any] = {
             "type": _TYPE_URI + _slug(self.row.lafs),
@@ -124,7 +125,7 @@ class Problem(Exception):
         return {**error["details"], **body}
 
     def as_grpc(self) -> dict[str, Any]:
-        """Status name, message and ErrorInfo metadata; the transport makes google.rpc.Status of it."""
+        """Return status name, message and ErrorInfo metadata; the transport makes a google.rpc.Status of them."""
         return {
             "code": self.row.grpc,
             "message": self._public_message(),
@@ -136,7 +137,7 @@ class Problem(Exception):
         }
 
     def as_jsonrpc(self) -> dict[str, Any]:
-        """The `error` member of a JSON-RPC answer, with the CRP number beside it (CRP §1.2)."""
+        """Return the `error` member of a JSON-RPC answer, with the CRP number (CRP §1.2)."""
         return {
             "code": self.row.jsonrpc,
             "message": self._public_message(),
@@ -157,7 +158,7 @@ class Problem(Exception):
 
 
 def lafs_registry() -> list[dict[str, Any]]:
-    """The LAFS error registry, as a view of the table (LAFS §1.4)."""
+    """Return the LAFS error registry, as a view of the table (LAFS §1.4)."""
     return [
         {
             "code": code.code,
@@ -191,7 +192,7 @@ def _public(value: Any) -> Any:
 
 
 def _public_text(text: str) -> str:
-    """`text` without stack traces, absolute paths, secrets or characters that JSON cannot carry."""
+    """Return `text` without stack traces, absolute paths, secrets and characters that JSON cannot carry."""
     text = _TRACEBACK.sub("", cut(text, _MAX_TEXT))
     text = _FRAME.sub("", text)
     text = _PATH.sub(_shorten, text)

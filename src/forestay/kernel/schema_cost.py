@@ -1,11 +1,11 @@
-"""How much work a JSON Schema can make of a value, counted before the work is begun.
+"""Counts how much work a JSON Schema can cause for a value, before validation begins.
 
-A few hundred bytes of schema can double the work at every `$ref`, and again at every level of the value. What is
-counted here is how often a sub-schema may be applied to one chain of the value, from the root down; a validator that
-stops early does less. Only schemas with references can grow: without them each sub-schema is applied once.
+A few hundred bytes of schema can double the work at every `$ref`, and again at every level of the value. The cost is
+how often sub-schemas may be applied along one path of the value, from the root down; a validator that stops early does
+less. Only schemas with references can grow: without them each sub-schema is applied once.
 
-- Q1  The count is finite and cheap, whatever the schema: references that lead in a circle are followed once.
-- Q2  What is applied to the same value adds up; of what is applied to different parts, the most expensive counts.
+- Q1  The count is finite and cheap for every schema: circular references are followed once.
+- Q2  Sub-schemas of the same value add up; of those of different parts, the most expensive counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 MOST = 20_000
-"""Applications on one chain. A schema that people write has a few hundred."""
+"""Applications along one path. A schema that people write has a few hundred."""
 
 _SAME = ("allOf", "anyOf", "oneOf")
 _SAME_ONE = ("not", "if", "then", "else")
@@ -30,7 +30,7 @@ Parts = dict[str, Counter[int]]
 
 
 class Cost:
-    """The sub-schemas of one schema, and what applying the root costs by the value's depth."""
+    """The cost of applying one schema, by the depth of the value."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._root = schema
@@ -43,7 +43,7 @@ class Cost:
         }
 
     def of(self, depth: int) -> int:
-        """What the root costs on a value of this depth; what is more than `MOST` is only said to be more."""
+        """Return the cost of the root on a value of this depth; every cost above `MOST` is `MOST + 1`."""
         if depth not in self._by_depth:
             self._by_depth[depth] = self._counted(depth)
         return self._by_depth[depth]
@@ -52,7 +52,7 @@ class Cost:
         known: dict[int, int] = {}
         try:
             names = self._reachable()
-        except RecursionError:  # references that lead to references, thousands of them
+        except RecursionError:  # a chain of thousands of references
             return MOST + 1
         for _ in range(depth + 1):
             level = {name: self._at(name, known) for name in names}
@@ -79,7 +79,7 @@ class Cost:
         return min(here + everywhere + max(named, default=0), MOST + 1)
 
     def _unfolded(self, node: dict[str, Any], on_the_way: set[int]) -> tuple[int, Parts]:
-        """How many sub-schemas meet the same value as `node`, and which meet its parts, by name and how often (Q2)."""
+        """Count the sub-schemas that apply to the same value as `node`, and those of its parts, by name (Q2)."""
         name = id(node)
         self._nodes[name] = node
         if name in self._here:
@@ -129,7 +129,7 @@ def grows(schema: Any) -> bool:
 
 
 def depth_of(value: Any, most: int = 128) -> int:
-    """How deep a value is, at most `most`."""
+    """Return how deep a value is, at most `most`."""
     level, found = [value], 0
     while found < most:
         level = [

@@ -24,7 +24,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def schema_of(type: Any) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a type, with its parts under $defs."""
+    """Return the JSON Schema (2020-12) of a type, with its parts under $defs."""
     (schema,), parts = msgspec.json.schema_components([type], ref_template="#/$defs/{name}")
     document: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     if parts:

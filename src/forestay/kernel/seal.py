@@ -1,6 +1,6 @@
-"""Bytes that are known again as this host's own: an HMAC with a key that only its data folder has.
+"""Marks bytes as this host's own, with an HMAC under a key that only its data folder has.
 
-A seal belongs to a name as well: what was sealed as one thing is not taken for another, wherever it is copied to.
+A seal also covers a name: data that was sealed under one name does not open under another.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ class Seal:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self.id = hmac.new(key, b"id", hashlib.sha256).hexdigest()[:16]
-        """Tells the seals of two data folders apart, and nothing of the key."""
+        """Identifies the data folder without revealing the key."""
 
     def close(self, name: str, data: bytes) -> bytes:
-        """`data` with its seal in front."""
+        """Return `data` with its seal in front."""
         return self._mark(name, data) + data
 
     def open(self, name: str, sealed: bytes) -> bytes | None:
-        """The data, or None when it was not sealed here under this name."""
+        """Return the data, or None when this host did not seal it under this name."""
         mark, data = sealed[:_SIZE], sealed[_SIZE:]
         return data if hmac.compare_digest(mark, self._mark(name, data)) else None
 

@@ -1,4 +1,4 @@
-"""A secret of one's own in a file that only its owner can read, and keys made from it."""
+"""A secret in a file that only its owner can read, and the keys derived from it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _SIZE = 32
 
 
 def kept_secret(file: Path, randomness: Randomness | None = None, *, given: bytes | None = None) -> bytes:
-    """The secret in `file`. The first caller makes it, of what was `given` or by chance, and other processes see it
-    whole or not at all."""
+    """Return the secret in `file`; the first caller makes it from `given`, or at random.
+
+    Other processes see the whole secret or none.
+    """
     if not file.exists():
         beside = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
         beside.unlink(missing_ok=True)
@@ -25,7 +27,7 @@ def kept_secret(file: Path, randomness: Randomness | None = None, *, given: byte
         try:
             os.link(beside, file)
         except FileExistsError:
-            pass  # another process was faster: its secret counts
+            pass  # another process was faster; its secret counts
         finally:
             beside.unlink()
     secret = file.read_bytes()
@@ -45,5 +47,5 @@ def _write(file: Path, secret: bytes) -> None:
 
 
 def derive(secret: bytes, purpose: str) -> bytes:
-    """A key of its own for each purpose."""
+    """Return the key for a purpose; each purpose has its own."""
     return hmac.new(secret, purpose.encode(), hashlib.sha256).digest()

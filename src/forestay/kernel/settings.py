@@ -1,4 +1,4 @@
-"""The sections of the settings: what each value is, and what it is when nobody sets it."""
+"""The sections of the settings: every value with its type and its default."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from forestay.kernel.peers import A2a
 from forestay.kernel.policy import Mode
 
-# The tenant of the host's own operator: the project, its extensions, the whole ledger are this tenant's alone.
+# The tenant of the host's operator: only this tenant has the project, its extensions and the whole ledger.
 OPERATOR = "default"
 
 
@@ -22,15 +22,15 @@ class Output(_Section, frozen=True):
 
 
 class Data(_Section, frozen=True):
-    """`ledger` is the ledger's address, `postgresql://user@host/database`; when it is empty, the ledger is the file
-    `ledger.db` of the folder `dir`. Keep the password in PGPASSWORD or in a password file, not in the address."""
+    """`ledger` is the ledger's address, `postgresql://user@host/database`; if it is empty, the ledger is the file
+    `ledger.db` in the folder `dir`. Keep the password in PGPASSWORD or in a password file, not in the address."""
 
     dir: str = ".forestay"
     ledger: str = ""
 
 
 class HttpLimits(_Section, frozen=True):
-    """What one client, one key and all of them together may take of the server; times are seconds."""
+    """The limits of the server for one client, for one key and in all; times are in seconds."""
 
     header_seconds: float = 10.0
     body_seconds: float = 60.0
@@ -48,15 +48,15 @@ class HttpLimits(_Section, frozen=True):
 
 
 class Rate(_Section, frozen=True):
-    """`per_second` requests over time, `burst` at once."""
+    """Allows `per_second` requests over time, and `burst` at once."""
 
     per_second: Annotated[float, msgspec.Meta(gt=0)]
     burst: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class HttpRates(_Section, frozen=True):
-    """How often callers may ask: all of them together, each tenant, each key. `tenants` and `keys` give one of them a
-    rate of its own; `routes` are by operation name and count for each key apart."""
+    """The rate limits: for all callers together, for each tenant and for each key. `tenants` and `keys` set the rate of
+    one tenant or key; `routes` are by operation name and count separately for each key."""
 
     overall: Rate | None = None
     tenant: Rate | None = Rate(10_000, 20_000)
@@ -67,8 +67,8 @@ class HttpRates(_Section, frozen=True):
 
 
 class Http(_Section, frozen=True):
-    """`public_url` is the address that others see; `hosts` are further names that requests may be for. What
-    `trusted_proxies` (addresses or networks) say of the way of a request is believed."""
+    """`public_url` is the address that clients use; `hosts` are further names of this host. Forwarding headers count
+    only when they come from `trusted_proxies` (addresses or networks)."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8787
@@ -81,20 +81,20 @@ class Http(_Section, frozen=True):
 
     @property
     def url(self) -> str:
-        """The address that others see, as far as the settings know it."""
+        """The address that clients use: `public_url`, else the one of host and port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.public_url.rstrip("/") or f"http://{host}:{self.port}"
 
 
 class Telemetry(_Section, frozen=True):
-    """Spans for OpenTelemetry (the extra `otel`): `otlp` sends them where OTEL_EXPORTER_OTLP_ENDPOINT says."""
+    """Spans for OpenTelemetry (the extra `otel`): `otlp` sends them to OTEL_EXPORTER_OTLP_ENDPOINT."""
 
     traces: Literal["off", "otlp"] = "off"
     service_name: str = "forestay"
 
 
 class ExtensionPolicy(_Section, frozen=True):
-    """Pi §4: the mode, what every extension may do, and what none may do."""
+    """Pi §4: the mode, the capabilities that every extension has, and those that none may have."""
 
     mode: Mode = "prompt"
     max_memory_mb: int = 256
@@ -105,8 +105,8 @@ class ExtensionPolicy(_Section, frozen=True):
 
 
 class ExtensionQuotas(_Section, frozen=True):
-    """What one extension may use before it is stopped: host calls a second (twenty seconds' worth at once), megabytes
-    of evidence, of log lines and of files within a day, and megabytes that the session keeps for it."""
+    """How much one extension may use; beyond that it is stopped. The quotas are host calls per second (a burst may have
+    twenty seconds' worth), megabytes of evidence, log lines and files per day, and megabytes in the session."""
 
     calls_per_second: int = 5_000
     evidence_mb: int = 1_024
@@ -116,7 +116,7 @@ class ExtensionQuotas(_Section, frozen=True):
 
 
 class ExtensionOverride(_Section, frozen=True):
-    """What a person decided about one extension: grants as `CAP` or `CAP:SCOPE`."""
+    """A person's decisions about one extension: grants as `CAP` or `CAP:SCOPE`."""
 
     allow: list[str] = []
     deny: list[str] = []
@@ -124,10 +124,10 @@ class ExtensionOverride(_Section, frozen=True):
 
 
 class ExtensionConfig(_Section, frozen=True):
-    """`tool_words` is a file with the wording of the built-in tools; without one they have our own.
+    """`tool_words` is a file with the wording of the built-in tools; without one they have the default wording.
 
-    `unprotected` lifts what `doctor` lists as protected, by its name or its path. `build_seconds` is how long compiling
-    one extension may take. `flags` are what extensions' own flags stand at (`pi.getFlag`).
+    `unprotected` lifts a protection that `doctor` lists, by its name or its path. `build_seconds` is how long compiling
+    one extension may take. `flags` sets the values of extensions' flags (`pi.getFlag`).
     """
 
     policy: ExtensionPolicy = ExtensionPolicy()
@@ -143,9 +143,9 @@ class ExtensionConfig(_Section, frozen=True):
 class McpServer(_Section, frozen=True):
     """One MCP server: `command` with `args`, `env` and `cwd`, or `url` with `headers`.
 
-    `${NAME}` in a value of `env` or `headers` is that variable of the host, if the server is granted it. Tools that
-    `read_only` names change nothing, as a person says here. A call that hears nothing for `call_seconds` is given up; a
-    server that nobody uses for `idle_seconds` is stopped.
+    `${NAME}` in a value of `env` or `headers` is that variable of the host, if the server is granted it. The tools in
+    `read_only` change nothing; a person states this here. A call without an answer for `call_seconds` fails; a server
+    without a call for `idle_seconds` is stopped.
     """
 
     command: str = ""
@@ -163,9 +163,9 @@ class McpServer(_Section, frozen=True):
 class Mailbox(_Section, frozen=True):
     """A mailbox whose unread mail starts workflows, over IMAP. The password is in the variable `password_env`.
 
-    `senders` are patterns over addresses that may start one. `authenticated_by` is the name of the server that receives
-    the mail and writes `Authentication-Results` into it: then only mail counts whose sender it found to be real.
-    `tenant` is whose subscriptions may use it.
+    `senders` are patterns over the addresses that may start one. `authenticated_by` is the name of the server that
+    receives the mail and writes `Authentication-Results` into it: then only mail counts whose sender that server
+    verified. `tenant` is the tenant whose subscriptions may use the mailbox.
     """
 
     host: str
@@ -181,7 +181,7 @@ class Mailbox(_Section, frozen=True):
 
 
 class Price(_Section, frozen=True):
-    """What a model costs: USD for a million tokens, of the question and of the answer."""
+    """The price of a model, in USD for a million tokens of input and of output."""
 
     input: Annotated[float, msgspec.Meta(ge=0)]
     output: Annotated[float, msgspec.Meta(ge=0)]
@@ -191,12 +191,12 @@ ModelService = Literal["openai", "anthropic", "ollama", "lmstudio", "llamacpp", 
 
 
 class ModelEntry(_Section, frozen=True):
-    """A model under a name of the project's own; what is not said is what is known of the model.
+    """A model under a name that the project chooses; unset values come from what is known of the model.
 
     `provider` is the protocol, or a service that speaks one. `base_url` is another server that speaks it; it gets a key
-    only from `api_key_env` (a variable), `api_key_file` or `api_key_command`. The last two count in the user's own file
-    alone: a folder from elsewhere must not read files or start programs. `context_window` and `max_output_tokens` are
-    tokens. `capabilities` are what the model can do, in the contract's words (`structured-output`, `vision-input`).
+    only from `api_key_env` (a variable), `api_key_file` or `api_key_command`. The last two count only in the user's own
+    file: a project must not read files or start programs. `context_window` and `max_output_tokens` are in tokens.
+    `capabilities` are what the model can do, in the contract's words (`structured-output`, `vision-input`).
     """
 
     model: str
@@ -213,24 +213,24 @@ class ModelEntry(_Section, frozen=True):
 
 
 class UntrustedEntry(ModelEntry, frozen=True):
-    """A project's entry that would send a variable to an address, and that nobody has trusted to do so.
+    """A project's entry that would send a variable to an address, and that no person has trusted yet.
 
-    `use` is what a person says yes to: the variable, the address and the folder, in one line.
+    `use` is what a person must trust: the variable, the address and the folder, in one line.
     """
 
     use: str = ""
 
 
 class Models(_Section, frozen=True):
-    """`default` names an entry or says where a model is. `classes` names another model for a class of work:
+    """`default` names an entry, or a model as `PROVIDER:MODEL`. `classes` names another model for a class of work:
     reasoning, writing, coding, research, classification. `agents` names another model for one agent, by its id. Both
     may name a model that an extension routes, as `PROVIDER/ID`.
 
-    `enabled` narrows what is offered in a chat, and what extensions find as `ctx.scopedModels`: patterns over
-    `PROVIDER/ID` or the id alone (`anthropic/*`, `*mini*:high`); none offers all.
+    `enabled` limits the models of a chat, and those that extensions see as `ctx.scopedModels`: patterns over
+    `PROVIDER/ID` or the id alone (`anthropic/*`, `*mini*:high`); without a pattern all are offered.
 
-    `embedder` lets the relay find facts by their meaning too; none is the default. `trusted_keys` are the keys that a
-    project's entries may send, each as `VARIABLE ADDRESS FOLDER`: in the user's own file or the environment alone.
+    `embedder` lets the relay find facts by their meaning too; the default is none. `trusted_keys` are the keys that a
+    project's entries may send, each as `VARIABLE ADDRESS FOLDER`: only in the user's own file or the environment.
     """
 
     default: str = "local"
@@ -243,16 +243,16 @@ class Models(_Section, frozen=True):
 
     @property
     def used(self) -> list[str]:
-        """What the settings name for some work: the default first."""
+        """The models that the settings name, the default first."""
         return list(dict.fromkeys((self.default, *self.classes.values(), *self.agents.values())))
 
 
 class Agents(_Section, frozen=True):
-    """Where manifests are, what agents may quote from, and which tools they may call without asking a person.
+    """Where manifests are, which files agents may quote, and which tools they may call without asking a person.
 
     `allow` and `deny` are patterns over tool names and ids (`write`, `ext:notes/*`, `workflow:*`). A tool that only
-    reads is allowed; any other goes by `mode`. `fetch` are patterns over the hosts that agents may reach; with none
-    they have no tool for it.
+    reads is allowed; `mode` decides on any other. `fetch` are patterns over the hosts that agents may reach; without
+    one they have no tool for it.
     """
 
     paths: list[str] = []
@@ -264,8 +264,8 @@ class Agents(_Section, frozen=True):
 
 
 class PromptSettings(_Section, frozen=True):
-    """Files and folders of prompt templates, which every tenant may use; `defaults` names one for a kind where nobody
-    else does. `observability` is what the log tells of a prompt: nothing, hashes, or its text."""
+    """Files and folders of prompt templates, which every tenant may use. `defaults` names the template of a kind where
+    nothing else names one. `observability` is what the log shows of a prompt: nothing, hashes, or its text."""
 
     paths: list[str] = []
     observability: Literal["off", "hashed", "full"] = "hashed"
@@ -273,10 +273,10 @@ class PromptSettings(_Section, frozen=True):
 
 
 class Workflows(_Section, frozen=True):
-    """Folders of workflow documents that are stored when the host opens, and node types of the project's own: Python
-    files and folders of WASM packs, which run when a person trusts them. `max_loop_iterations` is the most that a
-    document may ask for. With `replay_asks_models` a replay asks each model again and fails where it refuses now what
-    it answered then, or answers what it refused; where there are ceilings of budgets, and in agents, it never asks."""
+    """`paths` are folders of workflow documents, stored when the host opens. `nodes` are the project's own node types:
+    Python files and folders of WASM packs, which run once a person trusts them. `max_loop_iterations` is the highest
+    limit that a document may set. With `replay_asks_models` a replay asks each model again, and fails if the model now
+    refuses what it answered, or answers what it refused. It never asks in agents, or where budgets have ceilings."""
 
     paths: list[str] = []
     nodes: list[str] = []
@@ -288,7 +288,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Ceiling(_Section, frozen=True):
-    """How much may be used: by each run, or by all runs together in a day or a month (UTC).
+    """The limits of a budget: for each run, or for all runs of a day or a month (UTC).
 
     `name` is a pattern over the workflow's or the agent's id. `model_allow` and `model_deny` are patterns over models.
     """
@@ -307,8 +307,8 @@ class Ceiling(_Section, frozen=True):
 
 
 class Budgets(_Section, frozen=True):
-    """`ceilings` hold for every tenant by itself; `prices` are by a pattern over models, the first that fits.
-    `advisory` tells what a budget says and stops nothing."""
+    """`ceilings` apply to each tenant separately; `prices` are by a pattern over models, and the first match counts.
+    `advisory` reports what a budget would refuse, and stops nothing."""
 
     enforce: Literal["hard", "advisory"] = "hard"
     ceilings: list[Ceiling] = []
@@ -316,8 +316,8 @@ class Budgets(_Section, frozen=True):
 
 
 class DeploymentGate(_Section, frozen=True):
-    """What a promotion to `active` needs, for agents whose id fits `agent`: a person's yes, an evaluation that passed,
-    or one with a score. `auto_rollback` is the score of a live-shadow evaluation under which a canary goes back."""
+    """What a promotion to `active` needs, for agents whose id matches `agent`: a person's approval, a passed evaluation
+    or a minimum score. A live-shadow evaluation with a score below `auto_rollback` rolls a canary back."""
 
     agent: str = "*"
     approval: bool = False
@@ -327,29 +327,29 @@ class DeploymentGate(_Section, frozen=True):
 
 
 class RetentionSettings(_Section, frozen=True):
-    """How long the ledger has runs, in days since they ended; None: for ever. Sealed runs are compressed and read as
-    before. Of removed runs the heads and the hashes of their records stay."""
+    """How long the ledger keeps runs, in days after their end; None keeps them for ever. Sealed runs are compressed and
+    stay readable. Of removed runs, only the heads and the hashes of their records stay."""
 
     seal_after_days: Annotated[float, msgspec.Meta(ge=0)] | None = None
     remove_after_days: Annotated[float, msgspec.Meta(ge=0)] | None = None
 
 
 class DeploymentSettings(_Section, frozen=True):
-    """The first of `gates` that fits an agent holds for it."""
+    """The first of `gates` that matches an agent applies to it."""
 
     gates: list[DeploymentGate] = []
 
 
 class EvaluationSettings(_Section, frozen=True):
-    """`judge` names the model that grades by a rubric (`default` is the host's own); without it, only what a function
-    can score is evaluated."""
+    """`judge` names the model that grades by a rubric (`default` is the host's own). Without it, an evaluation has only
+    the scores that a function can compute."""
 
     judge: str | None = None
 
 
 class OAuthProvider(_Section, frozen=True):
-    """An authorization server where people agree that runs act for them. Its tokens go to `audiences` and nowhere
-    else. `client_secret_env` is the variable with the client's secret, where it has one."""
+    """An authorization server where people authorize runs to act for them. Its tokens are sent only to `audiences`.
+    `client_secret_env` is the variable with the client's secret, if it has one."""
 
     auth_url: str
     token_url: str
@@ -383,4 +383,4 @@ class Config(_Section, frozen=True):
     a2a: A2a = A2a()
     mailboxes: dict[str, Mailbox] = {}
     mcpServers: dict[str, McpServer] = {}
-    """MCP servers by name; spelled as in the `.mcp.json` of other hosts."""
+    """MCP servers by name; the key has the same spelling as in the `.mcp.json` of other hosts."""

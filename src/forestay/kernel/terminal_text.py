@@ -1,7 +1,7 @@
-"""Text of others as a terminal may show it: it cannot move the cursor, colour, hide, reorder or name anything.
+"""Makes foreign text safe for a terminal: it cannot move the cursor, colour, hide or reorder anything.
 
-Models, extensions, callers and files say what they like; a terminal obeys what it is told. So whatever is shown to a
-person passes through here first, and a prompt shows what it is about in one line.
+Text of models, extensions, callers and files may contain any control sequence, and a terminal obeys them. So all text
+for a person passes here first, and a prompt shows its subject in one line.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _LINES = {code: shown for code, shown in _ONE_LINE.items() if code not in (0x09,
 
 
 def printable(text: str) -> str:
-    """`text` with its lines and tabs, and every other control character spelled out."""
+    """Return `text` with its lines and tabs kept and every other control character spelled out."""
     return text.translate(_LINES)
 
 
 def one_line(text: str) -> str:
-    """`text` with every control character spelled out, line ends too."""
+    """Return `text` with every control character spelled out, line ends too."""
     return text.translate(_ONE_LINE)

@@ -1,7 +1,7 @@
-"""Values and texts of others, cut to a size before anything reads them; each cut says what there was and what is left.
+"""Cuts foreign values and texts to a size before other code reads them; a mark tells what was cut.
 
-B1  What fits comes back as it is, the same object.
-B2  A cut is marked where it was made: the length that there was and the part that was kept.
+B1  A value that fits is returned unchanged, as the same object.
+B2  A mark stands at each cut, with the original length and the length that was kept.
 B3  A cut does not end inside a word, where half a secret would no longer look like one.
 """
 
@@ -14,11 +14,11 @@ import msgspec
 
 _FEW = 16
 _PLAIN = frozenset((bool, int, float))
-_WORD = 256  # characters that are given up at most, to end between two words
+_WORD = 256  # at most this many characters are dropped to end between two words
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Characters of one text and of all together, members of one list or object, depth."""
+    """The limits: characters of one text and of all texts, members of one list or object, depth."""
 
     text: int
     total: int = 1_048_576
@@ -27,7 +27,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 def cut(text: str, most: int) -> str:
-    """`text`, or its beginning with a mark (B2, B3)."""
+    """Return `text`, or its beginning with a mark (B2, B3)."""
     if len(text) <= most:
         return text
     kept = text[:most]
@@ -39,14 +39,14 @@ def cut(text: str, most: int) -> str:
 
 
 def bounded(value: Any, bounds: Bounds) -> Any:
-    """`value` within its bounds: texts, lists and objects are cut, and what lies too deep is left out."""
+    """Return `value` within its bounds: cut texts, lists and objects, and leave out what is nested too deep."""
     if isinstance(value, dict) and len(value) <= _FEW and _is_small(value, bounds):
         return value
     return _Walk(bounds).of(value, 0)
 
 
 def _is_small(value: dict[Any, Any], bounds: Bounds) -> bool:
-    """Whether a few short texts and numbers are all that there is; most details of a Problem are."""
+    """Whether there are only a few short texts and numbers, as in most details of a Problem."""
     most = min(bounds.text, bounds.total // (2 * _FEW))
     for key, item in value.items():
         if type(key) is not str or len(key) > most:
@@ -78,7 +78,7 @@ class _Walk:
         return kept
 
     def _members(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any] | None:
-        """The members that fit; None when all did, unchanged (B1)."""
+        """Return the members that fit, or None when all fit unchanged (B1)."""
         found: dict[str, Any] = {}
         changed = False
         for key, item in value.items():

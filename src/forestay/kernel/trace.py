@@ -1,15 +1,15 @@
-"""W3C trace context: which trace a request belongs to, and the header that carries it on."""
+"""W3C trace context: the trace of a request, and the header that passes it on."""
 
 from __future__ import annotations
 
 import re
 
-# version 00: trace id, parent id, flags; an id of zeros names nothing.
+# version 00: trace id, parent id, flags; an id of zeros is invalid.
 _PARENT = re.compile(r"([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 
 def read_traceparent(text: object) -> str | None:
-    """A `traceparent` when it is a well-formed one (as version 00), else None."""
+    """Return a well-formed `traceparent` as version 00, else None."""
     if not isinstance(text, str) or len(text) > 512:
         return None
     found = _PARENT.fullmatch(text.strip())

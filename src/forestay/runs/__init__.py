@@ -1,4 +1,4 @@
-"""Durable workflows (OpenWOP 1.11): carry a run to its end, whatever dies on the way."""
+"""Durable workflows (OpenWOP 1.11): a run continues to its end after any crash."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
-"""`Annotations`: what people and agents think of a run, beside its log (OpenWOP RFC 0056).
+"""`Annotations`: feedback of people and agents on a run, beside its log (OpenWOP RFC 0056).
 
-- N1  An annotation is no event of the run: a fork has none, a replay tells none, an ended run takes one.
-- N2  It is the run's tenant's, and nobody else's. Who made it stands in the stream `audit`.
-- N3  What people write is kept without what looks like a secret.
+- N1  An annotation is not an event of the run: forks and replays do not copy it, and an ended run accepts it.
+- N2  It belongs to the run's tenant. The stream `audit` records its author.
+- N3  Texts of people are stored without anything that looks like a secret.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 class Anchor(_Part, frozen=True):
-    """What of a run is meant; all of it when neither is named."""
+    """The part of a run that an annotation is about; the whole run when neither is named."""
 
     event_id: _Id | None = None
     node_id: _Id | None = None
@@ -83,7 +83,7 @@ class Annotations:
         note: str | None = None,
         annotation_id: str | None = None,
     ) -> Annotation:
-        """Keep a signal; under an id that was given once, the one that is there. `not_found`, `schema_mismatch`."""
+        """Store a signal; a repeated `annotation_id` returns the stored one. `not_found`, `schema_mismatch`."""
         anchor = anchor or Anchor()
         _check(signal)
         await self._check_anchor(run_id, tenant, anchor)
@@ -110,12 +110,12 @@ class Annotations:
         return made
 
     async def listed(self, run_id: str, tenant: str) -> list[Annotation]:
-        """The annotations of a run, the oldest first."""
+        """Return the annotations of a run, oldest first."""
         await self._runs.get_run(run_id, tenant)
         return [_read(record.payload) for record in await self._ledger.read(_stream(run_id))]
 
     async def watch(self, run_id: str, tenant: str) -> AsyncGenerator[Annotation, None]:
-        """Each annotation that is made once this has returned."""
+        """Yield each annotation that is added from now on."""
         return self._follow(run_id, len(await self.listed(run_id, tenant)))
 
     async def _follow(self, run_id: str, start: int) -> AsyncGenerator[Annotation, None]:
@@ -134,7 +134,7 @@ class Annotations:
 
 
 def _check(signal: FeedbackSignal) -> None:
-    """A signal has what its kind says, and nothing of another kind."""
+    """Refuse a signal without the field of its kind, or with a field of another kind."""
     for kind, value in (("rating", signal.rating), ("label", signal.label), ("correction", signal.correction)):
         if (value is not None) != (signal.kind == kind):
             wanted = f"A {signal.kind} has a {kind}." if signal.kind == kind else f"A {signal.kind} has no {kind}."

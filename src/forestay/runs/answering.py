@@ -1,4 +1,4 @@
-"""Interrupts as callers meet them: shown with a fresh token, looked at by token, answered once (W7)."""
+"""Interrupts for callers: listed with a fresh token, inspected by token, answered once (W7)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from forestay.runs.types import Interrupt, InterruptView, Resolved
 
 
 class Answering:
-    """The open questions of an engine's runs; `secret` signs their tokens."""
+    """The open interrupts of an engine's runs; `secret` signs their tokens."""
 
     def __init__(self, engine: Engine, secret: bytes) -> None:
         self._engine = engine
         self._secret = secret
 
     def open(self, state: RunState, caller: Voter) -> list[Interrupt]:
-        """The open interrupts of a run, each with a fresh token of the caller's."""
+        """Return the open interrupts of a run, each with a fresh token for the caller."""
         return [self._shown(state, asked, caller) for asked in state.interrupts.values() if asked.status == "open"]
 
     async def inspect(self, token: str) -> InterruptView:
-        """`not_found` for a token that we did not sign, `interrupt_expired` when its time is over."""
+        """Return a token's interrupt; `not_found` for a foreign token, `interrupt_expired` when its time is over."""
         claims, state, asked = await self._by_token(token)
         return InterruptView(
             run_id=state.run_id,
@@ -64,7 +64,7 @@ class Answering:
 
     async def _resolve(self, run_id: str, body: dict[str, Any], caller: Voter, **which: str) -> Resolved:
         if not isinstance(body, dict):
-            raise Problem("schema_mismatch", "The body is an object with `resumeValue`.", at="$")
+            raise Problem("schema_mismatch", "The body must be an object with `resumeValue`.", at="$")
         node, id, resumed = await self._engine.inbox.ask(run_id, Resolve(body, caller, **which))
         state = await self._engine.state(run_id)
         return Resolved(

@@ -1,4 +1,4 @@
-"""What a run made and keeps: where an artifact's data stands in the ledger, and how it is shown."""
+"""The artifacts of a run: where their data is in the ledger, and how callers see them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def artifact_stream(run_id: str, artifact_id: str) -> str:
 
 
 def listed(state: RunState) -> list[Artifact]:
-    """The artifacts of a run, without their data."""
+    """Return the artifacts of a run, without their data."""
     return [_shown(state.run_id, item) for item in state.artifacts.values()]
 
 
 async def fetch(ledger: Ledger, state: RunState, artifact_id: str) -> Artifact:
-    """One artifact with its data; a fork finds what was made before it by its source, and by that one's."""
+    """Return one artifact with its data; a fork finds earlier artifacts in its source, and in that run's source."""
     known = state.artifacts.get(artifact_id)
     owner: str | None = state.run_id
     while known and owner:

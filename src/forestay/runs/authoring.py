@@ -1,4 +1,4 @@
-"""Workflows written in Python: a function that is called once, when it is declared, and leaves a closed document.
+"""Workflows written in Python: a function that is called once, at its declaration, and yields a closed document.
 
     @node("shop.price")
     async def price(ctx: NodeContext, pieces: float) -> dict: ...
@@ -10,9 +10,9 @@
         return workflow.step("core.identity", total=cost.total, after=[ask], rule="none_failed")
 
 - A1  The function's parameters are the run's variables; a parameter without a default is required.
-- A2  A step follows the steps whose outputs it uses and those in `after`; when it names none, the step before it.
-- A3  What the function returns is the primary step; without one it is the last.
-- A4  The function computes nothing: values are known only to a run. Comparing and adding them makes an expression.
+- A2  A step follows the steps whose outputs it uses and those in `after`; without any, it follows the step before it.
+- A3  The step that the function returns is the primary one; otherwise it is the last step.
+- A4  The function computes nothing, because only a run has values. Comparing and adding them makes an expression.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _drawing: ContextVar[_Drawing | None] = ContextVar("drawing", default=None)
 
 
 class Value:
-    """A value that only a run knows: a variable, an output of a step, or an expression over them."""
+    """A value that only a run has: a variable, an output of a step, or an expression over them."""
 
     def __init__(self, text: str, port: dict[str, Any] | None = None, steps: frozenset[str] = frozenset()) -> None:
         self._text = text
@@ -104,7 +104,7 @@ class Value:
     def __bool__(self) -> bool:
         raise Problem(
             "workflow_invalid",
-            f"A workflow cannot ask whether {self._text} holds: only a run knows.",
+            f"A workflow cannot test whether {self._text} is true: only a run has its value.",
             fix="Give the step `when=…`, and write & and | for `and` and `or`.",
         )
 
@@ -124,7 +124,7 @@ class Step(Value):
 
 
 class _Drawing:
-    """The nodes and edges while the function runs."""
+    """Collects the nodes and edges while the function runs."""
 
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = []
@@ -154,7 +154,7 @@ class _Drawing:
         if _unknown(config):
             raise Problem(
                 "workflow_invalid",
-                f"The configuration of {unique} is part of the document, and holds a value that only a run knows.",
+                f"The configuration of {unique} is part of the document, but it contains a value that only a run has.",
                 fix="Pass it as an input of the step.",
             )
         self.nodes.append(
@@ -177,7 +177,7 @@ class _Drawing:
         return Step(unique)
 
     def _sources(self, inputs: Mapping[str, Any], after: Sequence[Step] | None, when: Value | None) -> list[str]:
-        """A2: in the order of the steps."""
+        """Return the steps that a step follows (A2), in the order of the steps."""
         used = {step for value in (*inputs.values(), when) for step in _steps_of(value)}
         used |= {step._id for step in after or ()}
         if not used and after is None and self.nodes:
@@ -186,7 +186,7 @@ class _Drawing:
 
 
 class Workflow:
-    """A declared workflow: `document` is what `forestay workflow put` stores."""
+    """A declared workflow; `forestay workflow put` stores its `document`."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         read_workflow(document)
@@ -228,7 +228,7 @@ class _Workflows:
         settings: Mapping[str, Any] | None = None,
         **inputs: Any,
     ) -> Step:
-        """A step of any node type. `inputs` are its ports; `after=[]` starts it with the run."""
+        """Add a step of any node type. `inputs` are its ports; `after=[]` starts it with the run."""
         drawing = _drawing.get()
         if drawing is None:
             raise Problem(
@@ -298,7 +298,7 @@ def _document(
 
 
 def _variables(function: Author) -> list[dict[str, Any]]:
-    """A1. An annotation that names no JSON type is a mistake, because a run could not check it."""
+    """Return the run's variables (A1). Refuse a parameter without a JSON type, because a run could not check it."""
     hints = get_type_hints(function)
     found = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -307,7 +307,7 @@ def _variables(function: Author) -> list[dict[str, Any]]:
         if kind is None:
             known = ", ".join(item.__name__ for item in _TYPES)
             raise Problem(
-                "workflow_invalid", f"The parameter {name} has no type of JSON.", at=name, fix=f"Use one of {known}."
+                "workflow_invalid", f"The parameter {name} has no JSON type.", at=name, fix=f"Use one of {known}."
             )
         item: dict[str, Any] = {"name": name, "type": kind}
         if parameter.default is inspect.Parameter.empty:
@@ -327,7 +327,7 @@ def _port(value: Any) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """`value` in the expression language."""
+    """Write `value` in the expression language."""
     if isinstance(value, Value):
         return value._text
     if isinstance(value, dict):
@@ -338,7 +338,7 @@ def _text(value: Any) -> str:
 
 
 def _values(value: Any) -> Iterator[Value]:
-    """The values of a run inside `value`."""
+    """Yield the values of a run inside `value`."""
     if isinstance(value, Value):
         yield value
     elif isinstance(value, dict):
@@ -350,7 +350,7 @@ def _values(value: Any) -> Iterator[Value]:
 
 
 def _unknown(value: Any) -> bool:
-    """Whether only a run knows some part of `value`."""
+    """Whether some part of `value` is known only to a run."""
     return next(_values(value), None) is not None
 
 

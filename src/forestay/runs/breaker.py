@@ -1,6 +1,6 @@
-"""A circuit breaker per receiver: one that keeps failing is left alone, then tried with a single request.
+"""A circuit breaker for each receiver: one that keeps failing gets no requests for a while, then a single trial.
 
-Pure: the moment is given. Nothing is kept on disk; after a restart every receiver is tried anew.
+It is pure: callers pass the time. Nothing is on disk; after a restart every receiver is tried again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class _Circuit(msgspec.Struct):
 
 
 class Breaker:
-    """Closed until `FAILURES` in a row; then open for a pause that doubles with every trial that fails."""
+    """Opens a receiver's circuit after `FAILURES` in a row, for a pause that doubles with every failed trial."""
 
     def __init__(self) -> None:
         self._circuits: dict[str, _Circuit] = {}
 
     def allows(self, receiver: str, now: int) -> bool:
-        """Whether a request may go out now; when the pause is over, one may, until its outcome is known."""
+        """Whether a request may be sent now; after the pause one may, and no other until its outcome is known."""
         circuit = self._circuits.get(receiver)
         if circuit is None or circuit.pause_ms == 0:
             return True
@@ -48,6 +48,6 @@ class Breaker:
         circuit.trying = False
 
     def opens_at(self, receiver: str) -> int | None:
-        """When a receiver that is left alone is tried again; None for one that is not."""
+        """Return when an open circuit allows its next trial; None for a closed one."""
         circuit = self._circuits.get(receiver)
         return circuit.open_until if circuit is not None and circuit.pause_ms else None

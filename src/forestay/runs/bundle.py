@@ -1,4 +1,4 @@
-"""The debug bundle: one run, redacted, in a document that can be handed on (W15)."""
+"""The debug bundle: one run, redacted, in one document that can be shared (W15)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Typed state channels: reducers, entry age, size, access and schema versions (OpenWOP §1.6).
 
-A channel's value is the fold of its `channel.written` events; each write carries its reducer and its time, so the
-fold needs nothing else. What is read is a copy: a later write changes nothing that was read before.
+A channel's value is the fold of its `channel.written` events; each write has its reducer and its time, so the fold
+needs nothing else. A read returns a copy, which later writes do not change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class ChannelState(msgspec.Struct):
-    """A channel while a run lives. `entries` serves the list-like reducers, `value` the others."""
+    """The state of a channel in a run. List-like reducers use `entries`, the others `value`."""
 
     reducer: str
     ttl_ms: int | None = None
@@ -37,7 +37,7 @@ class ChannelState(msgspec.Struct):
 
 
 def open_channel(declared: Channel, ts: int = 0) -> ChannelState:
-    """A channel as the workflow declares it; what it begins with is as old as the run."""
+    """Return a channel as the workflow declares it; its first entries are as old as the run."""
     state = ChannelState(declared.reducer, declared.ttl_ms, declared.max_size, declared.sensitive)
     reducer = REDUCERS[declared.reducer]
     default = None if declared.default is msgspec.UNSET else declared.default
@@ -60,8 +60,8 @@ def write(state: ChannelState, value: Any, ts: int) -> None:
 
 
 def read(state: ChannelState, now: int) -> Any:
-    """The channel's value at `now`: entries older than its time to live are gone, the others say when they were written
-    (W20)."""
+    """Return the channel's value at `now`: without entries older than its time to live, and the others with the time
+    of their write (W20)."""
     reducer = REDUCERS[state.reducer]
     if not reducer.lists:
         return dict(state.value) if isinstance(state.value, dict) else state.value
@@ -101,14 +101,14 @@ def is_number(value: Any) -> bool:
 
 
 def _counter(state: ChannelState, value: Any, ts: int) -> None:
-    """Sum up; it stays where it is at what is no number, or too large for one."""
+    """Add a number; ignore a value that is not a number or too large."""
     before, more = state.value or 0, 1 if value is None else value
     if is_number(more) and abs(more) <= MAX_COUNT and abs(total := before + more) <= MAX_COUNT:
         state.value = total
 
 
 def _votes(state: ChannelState, value: Any, ts: int) -> None:
-    """One vote a user: a later one replaces the earlier (W20)."""
+    """Keep one vote for each user: a later one replaces the earlier (W20)."""
     voter = value.get("userId") if isinstance(value, dict) else None
     if isinstance(voter, str):
         if voter in state.ids:
@@ -122,7 +122,7 @@ def _is_of(vote: Any, voter: str) -> bool:
 
 
 def _message(state: ChannelState, value: Any, ts: int) -> None:
-    """Append-only and idempotent on `messageId`."""
+    """Append a message; ignore a repeated `messageId`."""
     key = value.get("messageId") if isinstance(value, dict) else None
     if isinstance(key, str):
         if key in state.ids:
@@ -136,14 +136,14 @@ def _counts(value: Any) -> bool:
 
 
 class Reducer(msgspec.Struct, frozen=True):
-    """How the writes of a channel become its value."""
+    """Turns the writes of a channel into its value."""
 
     fold: Callable[[ChannelState, Any, int], None]
     fits: Callable[[Any], bool] = lambda _: True  # whether a channel can begin with a value
     begin: Callable[[Any], Any] = lambda default: default
     lists: bool = False  # the value is a list of entries
     ages: bool = False  # entries have a time to live
-    key: str | None = None  # the field of an entry that says whose it is
+    key: str | None = None  # the field that identifies an entry or its author
 
 
 def _list(fold: Callable[[ChannelState, Any, int], None], ages: bool = True, key: str | None = None) -> Reducer:
@@ -174,7 +174,7 @@ def check_write(
     if reducer == "counter" and value is not None and not _counts(value):
         raise Problem("schema_mismatch", f"The counter {name!r} takes numbers up to 2 ** 53.", at="$.config.value")
     if (key := REDUCERS[reducer].key) and isinstance(value, dict) and not isinstance(value.get(key, ""), str):
-        raise Problem("schema_mismatch", f"`{key}` is a string.", at=f"$.config.value.{key}", channel=name)
+        raise Problem("schema_mismatch", f"`{key}` must be a string.", at=f"$.config.value.{key}", channel=name)
     if declared is None:
         return
     if not allowed(declared, "writers", node_id, type_id):
@@ -193,7 +193,7 @@ def check_write(
 
 
 def allowed(declared: Channel, side: str, node_id: str, type_id: str) -> bool:
-    """Whether a node is on a channel's list of readers or writers: its id, or a prefix of its type with `*`."""
+    """Whether a channel's list of readers or writers has a node: its id, its type, or a prefix of its type with `*`."""
     access = declared.access
     if access == "public":
         return True

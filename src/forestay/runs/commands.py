@@ -1,4 +1,4 @@
-"""What callers ask of a run, as data: another process can carry it out (see `inbox`)."""
+"""The commands to a run, as data, so that another process can execute them (see `inbox`)."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Pause(msgspec.Struct, frozen=True, tag_field="do", tag="pause"):
         if state.ended is not None or state.paused_ms is not None:
             raise _wrong_status(state, "paused")
         if state.pausing is not None and self.drain_policy != "immediate":
-            raise Problem("state_conflict", "The run pauses when its node has ended.", runStatus=state.status)
+            raise Problem("state_conflict", "The run is pausing; it waits for its node to end.", runStatus=state.status)
         return Outcome(decider.pause_run(state, self.drain_policy, self.reason))
 
 
 class Resume(msgspec.Struct, frozen=True, tag_field="do", tag="resume"):
-    """Go on after a pause."""
+    """Continue after a pause."""
 
     principal: str | None = None
 
@@ -54,7 +54,7 @@ class Resume(msgspec.Struct, frozen=True, tag_field="do", tag="resume"):
 
 
 class Signal(msgspec.Struct, frozen=True, tag_field="do", tag="signal"):
-    """Hand a named event to a run (W4); one with an `id` once, among the last that had one."""
+    """Send a named event to a run (W4); a repeated `id` is ignored, as long as the run remembers it."""
 
     name: str
     payload: Any = None
@@ -70,7 +70,7 @@ class Signal(msgspec.Struct, frozen=True, tag_field="do", tag="signal"):
         if kept >= MAX_SIGNALS and not decider.waits_for(state, self.name, self.payload):
             raise Problem(
                 "state_conflict",
-                f"The run keeps {MAX_SIGNALS} signals that no node has taken.",
+                f"The run has {MAX_SIGNALS} signals that no node has received.",
                 runStatus=state.status,
                 limit=MAX_SIGNALS,
             )
@@ -98,7 +98,7 @@ class Resolve(msgspec.Struct, frozen=True, tag_field="do", tag="resolve"):
 
 
 class SetVariables(msgspec.Struct, frozen=True, tag_field="do", tag="set-variables"):
-    """Change variables of a run from outside; only the test seams do."""
+    """Change variables of a run from outside; only the test seams use it."""
 
     values: dict[str, Any]
 

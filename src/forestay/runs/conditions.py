@@ -1,4 +1,4 @@
-"""Conditions on edges, and the names that they and expressions read (W12)."""
+"""Conditions on edges, and the names that conditions and expressions can read (W12)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MISSING = object()
 
 
 def compile_condition(condition: Condition) -> Test:
-    """A test over a scope; `expression_invalid` when the condition cannot be read."""
+    """Return the condition as a test over a scope; `expression_invalid` when it cannot be read."""
     kind = condition.type or ("expression" if condition.expression else "equals")
     if kind == "expression":
         if not condition.expression:
@@ -42,9 +42,9 @@ def compile_condition(condition: Condition) -> Test:
 
 
 def compile_path(text: str) -> Callable[[Scope], Any]:
-    """A plain path as `condition.left` has it: names may hold hyphens, `[2]` and `.2` are indexes."""
+    """Compile a plain path, as in `condition.left`: names may contain hyphens, `[2]` and `.2` are indexes."""
     if len(text) > 512:
-        raise Problem("expression_invalid", "A path may have 512 characters.", limit=512)
+        raise Problem("expression_invalid", "A path may have at most 512 characters.", limit=512)
     links: list[Any] = []
     for match in _LINK.finditer(text):
         part = match.group(1) or match.group()
@@ -74,7 +74,7 @@ def make_scope(
     nodes: Callable[[], Mapping[str, Any]],
     extra: Mapping[str, Any] | None = None,
 ) -> Scope:
-    """The names of W12; any other first name is looked up in the source's output, then in the variables."""
+    """Return a scope with the names of W12; it looks up any other name in the source's output, then the variables."""
 
     def scope(name: str) -> Any:
         if extra is not None and name in extra:

@@ -1,4 +1,4 @@
-"""Cron expressions in a time zone: pure functions from a moment to the next."""
+"""Cron expressions in a time zone: pure functions that compute the next moments."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MAX_TEXT = 256
 
 
 def check(expression: str, timezone: str) -> None:
-    """Refuse what is no cron expression, names no zone, or never happens."""
+    """Refuse an invalid cron expression, an unknown time zone, and an expression without any moment."""
     if len(expression) > MAX_TEXT:
         raise Problem("schema_mismatch", f"A cron expression has at most {MAX_TEXT} characters.", at="$.cron")
     next_ms(expression, timezone, 0)
 
 
 def ticks(expression: str, timezone: str, after_ms: int) -> Iterator[int]:
-    """The moments strictly after `after_ms`, in order; an hour that a zone skips or repeats comes once."""
+    """Yield the moments strictly after `after_ms`, in order; an hour that a zone skips or repeats counts once."""
     zone = _zone(timezone)
     start = datetime.fromtimestamp(after_ms // 1000, UTC).astimezone(zone)
     try:
@@ -31,17 +31,17 @@ def ticks(expression: str, timezone: str, after_ms: int) -> Iterator[int]:
             if ms > after_ms:
                 yield ms
     except CronSimError as error:
-        raise Problem("schema_mismatch", f"The cron expression does not hold: {error}.", at="$.cron") from error
+        raise Problem("schema_mismatch", f"The cron expression is not valid: {error}.", at="$.cron") from error
 
 
 def next_ms(expression: str, timezone: str, after_ms: int) -> int:
     for moment in islice(ticks(expression, timezone, after_ms), 1):
         return moment
-    raise Problem("schema_mismatch", "The cron expression never happens.", at="$.cron")
+    raise Problem("schema_mismatch", "The cron expression matches no moment.", at="$.cron")
 
 
 def between(expression: str, timezone: str, after_ms: int, until_ms: int, most: int) -> list[int]:
-    """At most `most` moments in (after_ms, until_ms], the first ones."""
+    """Return the first moments in (after_ms, until_ms], at most `most`."""
     found: list[int] = []
     for moment in ticks(expression, timezone, after_ms):
         if moment > until_ms or len(found) >= most:
@@ -53,7 +53,7 @@ def between(expression: str, timezone: str, after_ms: int, until_ms: int, most: 
 def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError, RecursionError) as error:  # a name of a thousand folders
+    except (ZoneInfoNotFoundError, ValueError, OSError, RecursionError) as error:  # e.g. a name with a thousand folders
         raise Problem(
             "schema_mismatch",
             f"There is no time zone {name[:80]!r}.",

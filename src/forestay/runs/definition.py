@@ -1,4 +1,4 @@
-"""The workflow document (OpenWOP §1.6): closed, typed, read with located errors."""
+"""The workflow document (OpenWOP §1.6): closed and typed; a mistake is reported with its place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
 class _Closed(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A part of the document: a field that the contract does not have is a mistake."""
+    """A part of the document; it refuses fields that the contract does not have."""
 
 
 class Position(_Closed, frozen=True):
@@ -148,14 +148,14 @@ class Retry(_Closed, frozen=True):
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the engine reads of a node's `settings`; other keys are the author's."""
+    """The keys of a node's `settings` that the engine reads; other keys belong to the author."""
 
     retry: Retry | None = None
     timeout_ms: Positive | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the engine reads of a workflow's `settings`; other keys are the author's."""
+    """The keys of a workflow's `settings` that the engine reads; other keys belong to the author."""
 
     timeout: Count = 0
     max_retries: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0
@@ -190,7 +190,7 @@ class Workflow(_Closed, frozen=True):
 
 
 def read_workflow(document: Any) -> Workflow:
-    """The typed document; `workflow_invalid` with the place of the first field that has the wrong shape."""
+    """Return the typed document; `workflow_invalid` with the place of the first field that has the wrong shape."""
     try:
         return msgspec.convert(document, Workflow)
     except msgspec.ValidationError as error:
@@ -202,5 +202,5 @@ def read_workflow(document: Any) -> Workflow:
 
 
 def read_settings(node: Node) -> NodeSettings:
-    """The typed part of a node's settings; msgspec.ValidationError when it does not hold."""
+    """Return the typed part of a node's settings; raise msgspec.ValidationError when it is not valid."""
     return msgspec.convert(node.settings, NodeSettings)

@@ -1,4 +1,4 @@
-"""What differs between two runs."""
+"""Compares two runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from forestay.runs.types import RunDiff, RunEvent, RunSnapshot
 
 MAX_DIFFS = 500
-# What differs between any two runs and says nothing about them.
+# Fields that differ between any two runs, and so are not compared.
 VOLATILE = frozenset(
     {"durationMs", "interruptId", "childRunId", "runId", "writtenAt", "dueAt", "expiresAt", "leaseId", "key",
      "invocationId", "callId", "artifactId", "decidedAt", "conversationId", "messageId", "observed", "parent", "ts",
@@ -18,7 +18,7 @@ VOLATILE = frozenset(
 
 
 def diff_runs(a: RunSnapshot, b: RunSnapshot, events_a: list[RunEvent], events_b: list[RunEvent]) -> RunDiff:
-    """Event by event, then the state; ids and times are not a difference."""
+    """Compare two runs event by event, then their state; ids and times do not count."""
     found: list[dict[str, Any]] = []
     diverged: int | None = None
     truncated = False
@@ -55,7 +55,7 @@ def essence(event: RunEvent) -> tuple[str, str | None, Any]:
 
 
 def without_volatile(value: Any) -> Any:
-    """`value` without ids and times that are new in every run."""
+    """Return `value` without the ids and times that are new in every run."""
     if isinstance(value, dict):
         return {key: without_volatile(item) for key, item in value.items() if key not in VOLATILE}
     if isinstance(value, list):

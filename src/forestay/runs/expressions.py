@@ -1,11 +1,11 @@
 """The expression language of conditions, port values and transforms (W12).
 
 - E1  An expression reads values and makes a new one; it changes nothing and reaches nothing outside its scope.
-- E2  Its text, its depth, the steps of one evaluation, its numbers and the value that it makes are bounded; what
-      exceeds a bound is a Problem.
-- E3  A path into something that is not there is null, never an error.
+- E2  Its text, its depth, the steps of one evaluation, its numbers and its result are bounded; exceeding a bound is a
+      Problem.
+- E3  A path to a missing value is null, never an error.
 - E4  `==` compares JSON values; a boolean is not a number. `<` orders two numbers or two strings, nothing else.
-- E5  `matches` runs in time linear in the text, whatever the pattern.
+- E5  `matches` runs in linear time in the length of the text, for every pattern.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_DEPTH = 32
 MAX_STEPS = 10_000
 MAX_STRING = 1024 * 1024
 MAX_BITS = 256
-_PER_STEP = 64  # members or characters that one step looks at
+_PER_STEP = 64  # members or characters that one step may read
 
 Scope = Callable[[str], Any]
 Step = Callable[["_Run"], Any]
@@ -44,7 +44,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 class _Run:
-    """One evaluation: where names come from, and how many steps are left."""
+    """One evaluation: its scope of names, and the steps that are left."""
 
     __slots__ = ("scope", "steps")
 
@@ -58,7 +58,7 @@ class _Run:
             raise Problem("expression_invalid", f"The expression takes more than {MAX_STEPS} steps.", limit=MAX_STEPS)
 
     def visit(self, count: int) -> None:
-        """Pay for looking at `count` members or characters."""
+        """Spend the steps for reading `count` members or characters."""
         self.step((count + 1) / _PER_STEP)
 
 
@@ -70,7 +70,7 @@ class Expression:
     def __init__(self, text: str, code: Step, names: frozenset[str], *, builds: bool) -> None:
         self.text = text
         self._code = code
-        self._builds = builds  # arrays or objects of its own, which may hold one large value many times
+        self._builds = builds  # makes arrays, objects or sums, which may contain one large value many times
         self.names = names  # the first names of its paths
 
     def evaluate(self, scope: Scope | Mapping[str, Any]) -> Any:
@@ -83,9 +83,9 @@ class Expression:
 
 @functools.lru_cache(maxsize=2048)
 def compile_expression(text: str) -> Expression:
-    """Read `text`; `expression_invalid` says what is wrong and at which character."""
+    """Compile `text`; `expression_invalid` says what is wrong and at which character."""
     if len(text) > MAX_TEXT:
-        raise Problem("expression_invalid", f"An expression may have {MAX_TEXT} characters.", limit=MAX_TEXT)
+        raise Problem("expression_invalid", f"An expression may have at most {MAX_TEXT} characters.", limit=MAX_TEXT)
     parser = _Parser(text)
     code = parser.expression(0, 0)
     if parser.kind != "end":
@@ -120,7 +120,7 @@ class _Parser:
             self.start = self.at + len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
             if self.text[self.at :].strip():
                 self.kind, self.value = "bad", self.text[self.start]
-                self.fail(f"{self.value!r} means nothing")
+                self.fail(f"{self.value!r} has no meaning here")
             self.kind, self.value = "end", ""
             return
         self.kind = match.lastgroup or ""
@@ -266,7 +266,7 @@ class _Parser:
 
 
 def _constant(code: Step) -> Any:
-    """The value of a step that reads nothing, else None."""
+    """Return the value of a step that reads nothing, else None."""
     try:
         return code(_Run(_refuse, 16))
     except (Problem, LookupError):
@@ -337,11 +337,11 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 def _add(left: Any, right: Any) -> Any:
     if isinstance(left, str) and isinstance(right, str):
         if len(left) + len(right) > MAX_STRING:
-            raise Problem("expression_invalid", f"A string may have {MAX_STRING} characters.", limit=MAX_STRING)
+            raise Problem("expression_invalid", f"A string may have at most {MAX_STRING} characters.", limit=MAX_STRING)
         return left + right
     if isinstance(left, list) and isinstance(right, list):
         if len(left) + len(right) > MAX_STEPS:
-            raise Problem("expression_invalid", f"An array may have {MAX_STEPS} elements.", limit=MAX_STEPS)
+            raise Problem("expression_invalid", f"An array may have at most {MAX_STEPS} elements.", limit=MAX_STEPS)
         return left + right
     return _bounded(_number(left, "+") + _number(right, "+"))
 
@@ -387,7 +387,7 @@ def _within(left: Any, right: Any, run: _Run) -> bool:
     return holds(right, left, run.visit)
 
 
-# What looks into values pays for what it sees.
+# Operators that read into values spend steps for what they read.
 _LOOKING: dict[str, Callable[[Any, Any, _Run], bool]] = {
     "==": _same,
     "===": _same,

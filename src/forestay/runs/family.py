@@ -1,5 +1,7 @@
-"""Parents and children: a child starts in the append that says so, and each hears of the other's end (G4), at the time
-of that end (T5)."""
+"""Parent and child runs: one append starts a child and records that.
+
+Each of them learns of the other's end (G4), at the time of that end (T5).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 16
 MAX_FAMILY = 10_000
-"""How many runs one run may start, all descendants counted: one that starts itself twice grows by powers of two."""
+"""The most descendants of one run: a workflow that starts itself twice grows exponentially."""
 _KEEP_SIZES = 1_000
 _SIZE = (
     "WITH RECURSIVE family (id) AS (SELECT run_id FROM runs WHERE run_id = ? "
@@ -33,7 +35,7 @@ _SIZE = (
 
 
 def kin_of(state: RunState) -> str:
-    """The family that a run catches up with, by the run that it began with; a detached child begins its own."""
+    """Return the family that a run shares its time with, as its first run; a detached child begins a new family."""
     link = state.parent
     if link is None or link.get("detached"):
         return state.run_id
@@ -41,17 +43,17 @@ def kin_of(state: RunState) -> str:
 
 
 class Kin:
-    """The runs in memory that have relatives, by family."""
+    """The runs in memory that have relatives, for each family."""
 
     def __init__(self) -> None:
         self._members: dict[str, dict[str, RunActor]] = {}
-        self.held: dict[str, set[RunActor]] = {}  # those that wait for a relative, by family
+        self.held: dict[str, set[RunActor]] = {}  # runs that wait for a relative, for each family
 
     def join(self, actor: RunActor) -> None:
         self._members.setdefault(kin_of(actor.state), {})[actor.state.run_id] = actor
 
     def part(self, actor: RunActor) -> None:
-        """Forget a run, and let those go on that waited for it."""
+        """Forget a run, and wake the runs that waited for it."""
         kin = kin_of(actor.state)
         members = self._members.get(kin, {})
         if members.get(actor.state.run_id) is actor:
@@ -61,7 +63,7 @@ class Kin:
         self.moved(actor)
 
     def horizon(self, actor: RunActor, now: int) -> int:
-        """How far a run with a deadline to take may go: up to what a relative has still to do (T5)."""
+        """Return up to which moment a run may take a deadline: the next move of a relative comes first (T5)."""
         kin = kin_of(actor.state)
         members = self._members.get(kin, {})
         first = min((other.next_move(now) for other in members.values() if other is not actor), default=now)
@@ -70,7 +72,7 @@ class Kin:
         return first
 
     def moved(self, actor: RunActor) -> None:
-        """A run has done something: those that it held back look again."""
+        """Wake the runs that waited for this one's move."""
         for other in self.held.pop(kin_of(actor.state), ()):
             if other is not actor:
                 other.poke()
@@ -81,7 +83,7 @@ class Family:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._sizes: dict[str, int] = {}  # by the run that everything began with
+        self._sizes: dict[str, int] = {}  # for each root run
         self.kin = Kin()
 
     async def new_child(
@@ -99,8 +101,11 @@ class Family:
         unset: Sequence[str] = (),
         started: Callable[[str], object] | None = None,
     ) -> Make:
-        """The command that starts a child in the append that says so (G4); the variables in `unset` get no value, not
-        even their own default. What the node says in `started` goes into the same append."""
+        """Return the command that starts a child in the append that records it (G4).
+
+        The variables in `unset` get no value, not even their default. Events that the node emits in `started` go into
+        the same append.
+        """
         engine = self._engine
         state = parent.state
         stored = await engine.workflows.latest(workflow_id, execution.tenant)
@@ -134,7 +139,7 @@ class Family:
             event.private = {**(event.private or {}), "secrets": given}
 
         def make(state: RunState) -> Outcome:
-            if not execution.live:  # its node ended while the child was made ready
+            if not execution.live:  # its node ended while the child was being prepared
                 raise asyncio.CancelledError
             if f"child:{key}" in execution._node.memo:
                 return Outcome(execution.take())
@@ -166,7 +171,7 @@ class Family:
         return make
 
     async def _admit(self, root: str) -> None:
-        """Count one more in the family of `root`; what the ledger knows counts after a restart."""
+        """Count one more run in the family of `root`; after a restart, count those of the ledger."""
         size = self._sizes.pop(root, None)
         if size is None:
             size = (await self._engine.ledger.query(_SIZE, (root, MAX_FAMILY + 1)))[0][0]
@@ -179,13 +184,13 @@ class Family:
             )
 
     async def part(self, actor: RunActor) -> None:
-        """A run has ended: its parent and its children hear of it before they go on (T5)."""
+        """Tell the parent and the children that a run has ended, before they continue (T5)."""
         state = actor.state
         told = [self._leave(child_id, state, state.at) for child_id in (*state.orphans, *state.children)]
         if state.parent is not None and not state.parent.get("detached"):
             told.append(self._tell(state.parent["runId"], state))
         try:
-            await asyncio.gather(*told, return_exceptions=True)  # who was not told is found by the sweep
+            await asyncio.gather(*told, return_exceptions=True)  # the sweep finds those that were not told
         finally:
             self.kin.part(actor)
 
@@ -214,7 +219,7 @@ class Family:
             result["secrets"] = sorted(child.secrets)
         actor = engine.actor(state.run_id)
         if actor is not None:
-            actor.restate()  # the child's end has marked this run busy
+            actor.restate()  # the child's end has marked this run as busy
 
         def wake() -> None:
             if actor is not None:
@@ -252,7 +257,7 @@ class Family:
         return Outcome(decider.cancel_run(state, now, reason, None, parent.run_id))
 
     def gather(self, actor: RunActor) -> None:
-        """A run that was taken up goes on when its relatives are there to go on with it (T5)."""
+        """Let a run that this process took over continue once its relatives are ready too (T5)."""
         self.kin.join(actor)
         actor.gathering = True
         self._engine.spawn(self._gather(actor))
@@ -266,8 +271,10 @@ class Family:
             self.kin.moved(actor)
 
     async def reconcile(self, actor: RunActor) -> None:
-        """After a restart: hear of children that ended, and of a parent that is gone (G4). One relative that cannot be
-        reached now does not stand in the way of the others; the sweep asks again."""
+        """Learn, after a restart, of children that ended and of a parent that ended (G4).
+
+        A relative that cannot be reached does not block the others; the sweep asks again.
+        """
         state = actor.state
         actor.unheard = False
         for child_id in list(state.children):

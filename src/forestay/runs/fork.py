@@ -1,15 +1,15 @@
-"""Fork: a new run whose history is another's, up to a sequence (OpenWOP §1.11, W14).
+"""Fork: a new run that shares the history of another, up to a sequence (OpenWOP §1.11, W14).
 
 - K1  Events before `fromSeq` are the source's: payloads, times and event ids; only the run is new.
-- K2  A branch goes on by itself: overlays are laid over, effects that are not in its history are performed.
+- K2  A branch continues independently: its overlay applies, and it performs effects that its history does not have.
 - K3  A replay performs nothing: it decides again and runs pure code again, compares with the log, and takes every
       fact (effects, answers, children, timers, commands) from it.
-- K4  A difference is reported once per place as `replay.diverged`; the recorded history stands.
-- K5  A branch in the middle of a node that had read from memory is refused when an entry of it is gone: the node would
-      go on with another memory than it had (RFC 0039 §B).
-- K6  Where the host says so (`replays_ask`), a replay puts each recorded question of a node to its model again. When
-      the model refuses now what it answered then, or the other way round, the replay ends there and fails; no other
-      answer is looked at, and none takes the place of the recorded one (RFC 0041 §B).
+- K4  A difference is reported once per place as `replay.diverged`; the recorded history stays.
+- K5  A branch in the middle of a node that has read from memory is refused when one of these entries is gone: the node
+      would continue with another memory than it had (RFC 0039 §B).
+- K6  If the host says so (`replays_ask`), a replay asks each recorded question of a node to its model again. When the
+      model now refuses what it answered, or answers what it refused, the replay stops there and fails. Other answers
+      are not compared, and none replaces the recorded one (RFC 0041 §B).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from forestay.runs.state import Event, RunState
 from forestay.runs.types import ForkRequest, RunForked
 from forestay.runs.workflows import Ref, check_overlay
 
-_VALUES = ("inputs", "variables")  # of an overlay: what a workflow may call sensitive
+_VALUES = ("inputs", "variables")  # the parts of an overlay that a workflow may declare sensitive
 
 
 async def fork_run(
     engine: Engine, run_id: str, request: ForkRequest, *, trusted: bool, fork_id: str | None = None
 ) -> RunForked:
-    """Make the fork; it is on disk when this returns, a replay to its end. One that is there already is not made."""
+    """Make the fork, unless `fork_id` exists; it is on disk when this returns, and a replay is complete."""
     records = await engine.ledger.read(stream_of(run_id))
     start = _check(request, len(records))
     if fork_id is not None and (await engine.ledger.head(stream_of(fork_id))).seq >= 0:
@@ -81,26 +81,26 @@ def _check(request: ForkRequest, length: int) -> int:
         raise Problem("schema_mismatch", "A branch needs `fromSeq`.", at="$.fromSeq")
     start = request.from_seq or 0
     if start < 0:
-        raise Problem("out_of_range", "`fromSeq` is not negative.", at="$.fromSeq")
+        raise Problem("out_of_range", "`fromSeq` must not be negative.", at="$.fromSeq")
     if start >= length:
         raise Problem("replay_out_of_range", f"The log ends at {length - 1}.", fromSeq=start, lastSequence=length - 1)
     return start
 
 
 async def _check_memory(engine: Engine, state: RunState, start: int) -> None:
-    """Refuse when a node that is under way has read what the memory does not have any more (K5)."""
+    """Refuse when an active node has read entries that the memory no longer has (K5)."""
     read = {name: sorted(set(_read_ids(state.nodes[name].memo))) for name in state.active}
     for name, ids in read.items():
         if not ids or engine.ports.memory is None or state.owner is None:
             continue
         caller = Caller(state.owner.tenant, state.run_id, name, "")
         if len(await engine.ports.memory.read(caller, None, ids)) < len(ids):
-            message = f"The node {name} had read entries of the memory that are forgotten now."
+            message = f"The node {name} has read entries of the memory that are gone now."
             raise Problem("replay_memory_unavailable", message, fromSeq=start, nodeId=name)
 
 
 def _read_ids(memo: dict[str, Any]) -> Iterator[str]:
-    """The ids of the entries that a node's recorded effects read: a list of them, or what an agent recalled."""
+    """Yield the ids of the entries that a node's recorded effects read: in lists, and in what an agent recalled."""
     for key, result in memo.items():
         if key.startswith("effect:") and key.endswith("-list") and "memory/" in key:
             yield from result
@@ -141,7 +141,7 @@ def _shown(state: RunState, values: dict[str, Any]) -> dict[str, Any]:
 async def _write(
     engine: Engine, state: RunState, fork: dict[str, Any], history: list[Draft], events: list[Event], owner: str
 ) -> None:
-    """History, what was made of it and where the run stands, in one append."""
+    """Write the history, the new events and the run's standing in one append."""
     drafts = [*history, *(to_draft(event, fork=fork if event.seq == 0 else None) for event in events)]
     last = drafts[-1]
     standing = standing_of(state, owner)

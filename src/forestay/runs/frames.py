@@ -1,7 +1,7 @@
-"""Where a node's code failed: file, line and function of each frame that is not ours, bounded.
+"""Tells where a node's code failed: file, line and function of each foreign frame, bounded.
 
-A run's events are read by everybody who may read the run, so they name places and hold no line of source. The log of
-the process, which is the operator's, has the source too.
+Every reader of a run sees its events, so they name places and contain no source. The log of the process, which only
+the operator sees, has the source too.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ Place = tuple[str, int, str]
 
 
 def frames_of(error: BaseException) -> list[str]:
-    """`FILE:LINE in FUNCTION` for each frame of the node's own code, the call first, the failure last; then the errors
-    that led to this one. Empty when only our own code took part."""
+    """Return `FILE:LINE in FUNCTION` for each frame of the node's code, the failure last; then the causing errors.
+
+    The list is empty when only our own code took part.
+    """
     lines = _named(_places(error))
     for cause in _causes(error):
         below = _named(_places(cause))
@@ -37,7 +39,7 @@ def frames_of(error: BaseException) -> list[str]:
 
 
 def logged(error: BaseException) -> str:
-    """The same frames with their source, for the operator's log; our own frames when there are no others."""
+    """Return the same frames with their source, for the operator's log; our own frames if there are no others."""
     places = _places(error) or [_place(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     lines = [f"{_headline(error)}"]
     for file, line, function in places[-_LAST:]:
@@ -48,7 +50,7 @@ def logged(error: BaseException) -> str:
 
 
 def _places(error: BaseException) -> list[Place]:
-    """Frames outside of this package. Of libraries only the last one counts, and only where the failure is."""
+    """Return the frames outside of this package. Of library frames only the last one counts, if it failed."""
     others = [
         _place(frame, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -81,7 +83,7 @@ def _ends(places: list[Place]) -> list[Place]:
 
 
 def _shown(file: str) -> str:
-    """A path below the working folder as it is; of any other only the name."""
+    """Return a path below the working folder unchanged, and of any other only the name."""
     path = Path(file)
     try:
         return path.relative_to(Path.cwd()).as_posix()

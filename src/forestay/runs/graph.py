@@ -1,6 +1,6 @@
-"""A workflow as Mermaid text, and what both kinds of picture say of nodes and edges. Pure functions of the document.
+"""Draws a workflow as Mermaid text, and reads nodes and edges for both kinds of picture. Pure functions.
 
-`status` colours nodes by where a run stands.
+`status` has the states of a run's nodes, which give their colours.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ COLOURS = {
     "waiting": ("#fff6e0", "#9a6400"),
     "": ("#ffffff", "#44505c"),
 }
-# What neither XML nor a line of text can carry.
+# Characters that neither XML nor a line of text can have.
 _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 GATES = re.compile(r"Gate$|interrupt$", re.IGNORECASE)
 
 
 class Edge:
-    """An edge with what is written on it: its condition, and the rule of its target."""
+    """An edge with its label: its condition, and the rule of its target."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.source = str(raw.get("sourceNodeId", ""))
@@ -40,7 +40,7 @@ class Edge:
 
 
 def mermaid(document: Mapping[str, Any], status: Mapping[str, str] | None = None) -> str:
-    """The workflow as a Mermaid flowchart."""
+    """Return the workflow as a Mermaid flowchart."""
     names = {str(node["id"]): f"n{index}" for index, node in enumerate(nodes_of(document))}
     lines = ["flowchart TD"]
     for node in nodes_of(document):

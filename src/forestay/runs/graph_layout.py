@@ -1,8 +1,8 @@
-"""Where the nodes of a graph stand and how its edges run. Pure functions over names.
+"""Computes the places of a graph's nodes and the paths of its edges. Pure functions over names.
 
-L1  A node stands one layer below its lowest source; edges that go back do not count.
+L1  A node is one layer below its lowest source; edges that go back do not count.
 L2  No two boxes of a layer overlap.
-L3  An edge over several layers has a place of its own in each of them, so it passes beside boxes and never behind one.
+L3  An edge over several layers has its own place in each of them, so it passes beside boxes and never behind one.
 L4  An edge that goes back leaves below its source, goes up at the right of all boxes, and arrives above its target.
 """
 
@@ -16,11 +16,11 @@ import msgspec
 WIDTH, HEIGHT = 190, 56
 _GAP_X, _GAP_Y, _MARGIN, _PASS, _LANE = 46, 64, 24, 24, 22
 _SWEEPS = 6
-_MOST_PASSES = 20_000  # edges beyond this many places in layers are drawn straight
+_MOST_PASSES = 20_000  # when edges have used this many places in layers, further ones are drawn straight
 _BEND = 8
 
 Point = tuple[int, int]
-# A box by its name, or the place at which edge number `n` passes layer `m`.
+# A box by its name, or the place where edge number `n` passes layer `m`.
 Item = str | tuple[int, int]
 
 
@@ -31,11 +31,11 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The upper left corners of the boxes, the path of each edge (None: an end is unknown), and the picture's size."""
+    """The upper left corners of the boxes, the paths of the edges (None: an end is unknown), and the picture's size."""
 
     boxes: dict[str, Point]
     paths: list[str | None]
-    ends: list[tuple[Point, Point] | None]  # where each edge leaves and arrives
+    ends: list[tuple[Point, Point] | None]  # the first and the last point of each edge
     width: int
     height: int
 
@@ -69,7 +69,7 @@ def layout(names: Sequence[str], edges: Sequence[Edge]) -> Layout:
 
 
 def _depths(names: Sequence[str], edges: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """The layer of each node (L1); what stands in a cycle goes to the end, in the order given."""
+    """Return the layer of each node (L1); nodes of a cycle come last, in the given order."""
     sources: dict[str, set[str]] = {name: set() for name in names}
     targets: dict[str, list[str]] = {name: [] for name in names}
     for source, target in edges:
@@ -96,7 +96,7 @@ def _depths(names: Sequence[str], edges: Iterable[tuple[str, str]]) -> dict[str,
 def _layered(
     names: Sequence[str], depth: Mapping[str, int], edges: Sequence[Edge], down: Sequence[int]
 ) -> tuple[list[list[Item]], list[tuple[Item, Item]]]:
-    """The items of each layer, and the links between items of neighbouring layers (L3)."""
+    """Return the items of each layer, and the links between items of neighbouring layers (L3)."""
     layers: list[list[Item]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for name in names:
         layers[depth[name]].append(name)
@@ -127,7 +127,7 @@ def _neighbours(links: Iterable[tuple[Item, Item]]) -> tuple[dict[Item, list[Ite
 
 
 def _sweep(layers: Sequence[list[Item]], links: Iterable[tuple[Item, Item]], visit: Callable[..., None]) -> None:
-    """Visit the layers downwards with what is above them, upwards with what is below, a few times."""
+    """Order the layers downwards by the layer above, then upwards by the layer below, a few times."""
     above, below = _neighbours(links)
     for turn in range(_SWEEPS):
         if turn % 2 == 0:
@@ -139,7 +139,7 @@ def _sweep(layers: Sequence[list[Item]], links: Iterable[tuple[Item, Item]], vis
 
 
 def _ordered(layers: list[list[Item]], links: list[tuple[Item, Item]]) -> list[list[Item]]:
-    """Items near their neighbours, so that fewer edges cross."""
+    """Order items near their neighbours, so that fewer edges cross."""
     place = {item: float(column) for layer in layers for column, item in enumerate(layer)}
 
     def visit(level: int, neighbours: Mapping[Item, list[Item]]) -> None:
@@ -151,7 +151,7 @@ def _ordered(layers: list[list[Item]], links: list[tuple[Item, Item]]) -> list[l
 
 
 def _centres(layers: list[list[Item]], links: list[tuple[Item, Item]]) -> dict[Item, int]:
-    """The middle of each item: as near to its neighbours' as the boxes beside it allow (L2)."""
+    """Return the centre of each item: as near to its neighbours' as the boxes beside it allow (L2)."""
     centre: dict[Item, float] = {}
     for layer in layers:
         spread = _spread(layer)
@@ -174,7 +174,7 @@ def _span(item: Item) -> int:
 
 
 def _spread(layer: Sequence[Item]) -> list[float]:
-    """The middles of a layer's items when each stands as close to the one before as it may."""
+    """Return the centres of a layer's items when each is as close to the one before as it may be."""
     found = [0.0]
     for before, item in itertools.pairwise(layer):
         found.append(found[-1] + (_span(before) + _span(item)) / 2 + _GAP_X)
@@ -182,7 +182,7 @@ def _spread(layer: Sequence[Item]) -> list[float]:
 
 
 def _rising(wanted: Sequence[float]) -> list[float]:
-    """The sequence that never falls and is nearest to `wanted`: neighbours that would fall share their mean."""
+    """Return the non-decreasing sequence nearest to `wanted`: values that would decrease share their mean."""
     groups: list[tuple[float, int]] = []
     for value in wanted:
         total, count = value, 1
@@ -205,7 +205,7 @@ def _through(
     depth: Mapping[str, int],
     above: int,
 ) -> list[Point]:
-    """From the foot of the source, past each layer between, to the head of the target (L3)."""
+    """Return the points from the source's bottom, past each layer between, to the target's top (L3)."""
     (x1, y1), (x2, y2) = boxes[edge.source], boxes[edge.target]
     points = [(x1 + WIDTH // 2, y1 + HEIGHT)]
     for level in range(depth[edge.source] + 1, depth[edge.target]):
@@ -216,7 +216,7 @@ def _through(
 
 
 def _around(edge: Edge, boxes: Mapping[str, Point], lane: int) -> list[Point]:
-    """Below the source, up at the right of everything, above the target (L4)."""
+    """Return the points below the source, up at the right of all boxes, and above the target (L4)."""
     (x1, y1), (x2, y2) = boxes[edge.source], boxes[edge.target]
     leave, arrive, step = x1 + WIDTH * 3 // 4, x2 + WIDTH * 3 // 4, _GAP_Y // 4
     low, high = y1 + HEIGHT + step, y2 - step
@@ -224,7 +224,7 @@ def _around(edge: Edge, boxes: Mapping[str, Point], lane: int) -> list[Point]:
 
 
 def _curve(points: Sequence[Point]) -> str:
-    """Soft between layers, straight beside a layer's boxes."""
+    """Draw a path that is curved between layers and straight beside a layer's boxes."""
     path, (x, y) = f"M{points[0][0]} {points[0][1]}", points[0]
     for to_x, to_y in points[1:]:
         if x == to_x:
@@ -237,7 +237,7 @@ def _curve(points: Sequence[Point]) -> str:
 
 
 def _rounded(points: Sequence[Point]) -> str:
-    """Straight pieces with rounded corners."""
+    """Draw straight lines with rounded corners."""
     path = f"M{points[0][0]} {points[0][1]}"
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         start, end = _towards(corner, before), _towards(corner, after)
@@ -246,7 +246,7 @@ def _rounded(points: Sequence[Point]) -> str:
 
 
 def _towards(corner: Point, other: Point) -> Point:
-    """A little way from a corner to the point before or after it."""
+    """Return the point a short way from a corner towards the point before or after it."""
     (x, y), (to_x, to_y) = corner, other
     step_x, step_y = max(-_BEND, min(_BEND, to_x - x)), max(-_BEND, min(_BEND, to_y - y))
     return x + step_x, y + step_y

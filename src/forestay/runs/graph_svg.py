@@ -1,4 +1,4 @@
-"""A workflow as one SVG element, without scripts and without anything fetched."""
+"""Draws a workflow as one SVG element, which runs no script and fetches nothing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from forestay.runs import graph_layout
 from forestay.runs.graph import COLOURS, GATES, Edge, edges_of, group, nodes_of, short
 from forestay.runs.graph_layout import HEIGHT, WIDTH, Layout, Point
 
-_TITLE, _SMALL = 13.0, 10.5  # sizes of text
-_INSIDE = WIDTH - 14  # what a box has for its text
+_TITLE, _SMALL = 13.0, 10.5  # text sizes
+_INSIDE = WIDTH - 14  # the width of a box's text
 _LINE = 13
-# A file of its own follows the reader's page into the dark; the console brings its own colours.
+# A separate file follows the reader's dark mode; the console has its own colours.
 _DARK = {
     "": ("#1c2329", "#8a96a0"),
     "completed": ("#17301f", "#6cc788"),
@@ -34,8 +34,10 @@ def svg(
     alone: bool = False,
     link: Callable[[str], str] | None = None,
 ) -> str:
-    """The picture; `alone` when it is a file of its own, which has colours for light and for dark. `link` gives the
-    address that a node leads to."""
+    """Return the picture; `alone` makes it a separate file with colours for light and dark mode.
+
+    `link` gives the address that a node leads to.
+    """
     nodes = {str(node["id"]): node for node in nodes_of(document)}
     edges = edges_of(document)
     laid = _laid(tuple(nodes), tuple(graph_layout.Edge(one.source, one.target, one.loopback) for one in edges))
@@ -58,7 +60,7 @@ def svg(
 
 @lru_cache(maxsize=64)
 def _laid(names: tuple[str, ...], edges: tuple[graph_layout.Edge, ...]) -> graph_layout.Layout:
-    """The same nodes and edges lie in the same places, whatever states a run gives them."""
+    """Compute a layout once for the same nodes and edges, for every state of a run."""
     return graph_layout.layout(names, edges)
 
 
@@ -79,8 +81,8 @@ def _line(edge: Edge, path: str) -> str:
 
 
 def _labels(edges: list[Edge], laid: Layout) -> tuple[list[str], int]:
-    """What is written on edges, and how wide the picture is with it. A rule is the target's, so it is written once."""
-    # Near the end of the edge that fewer others share.
+    """Draw the labels of edges; return the picture's width with them. A target's rule is written once."""
+    # A label is near the end of its edge that fewer edges share.
     leaving, arriving = _counts(edge.source for edge in edges), _counts(edge.target for edge in edges)
     ruled: set[str] = set()
     taken: list[tuple[float, int]] = []
@@ -117,7 +119,7 @@ def _counts(names: Iterable[str]) -> dict[str, int]:
 
 
 def _free(x: float, y: int, step: int, half: float, taken: list[tuple[float, int]]) -> tuple[float, int]:
-    """The place, or the nearest line of text above or below it that no other label has."""
+    """Return the place, or the nearest free line above or below it."""
     for row in range(4):
         at = y + row * step
         if all(abs(at - other_y) >= _LINE or abs(x - other_x) > 2 * half for other_x, other_y in taken):
@@ -132,7 +134,7 @@ def _box(node: Mapping[str, Any], place: Point, state: str) -> str:
     round_by = 26 if GATES.search(kind) else 8
     name = str(node.get("name") or node["id"])
     ending = f" · {state}" if state else ""
-    title = escape(fitted(name, _INSIDE, _TITLE))  # the whole name is told on pointing at it
+    title = escape(fitted(name, _INSIDE, _TITLE))  # the tooltip has the whole name
     said = escape(fitted(kind, _INSIDE - _breadth(ending, _SMALL), _SMALL) + ending)
     return (
         f'<g class="{group(state) or "idle"}"><title>{escape(short(name, 200))}</title>'
@@ -144,13 +146,13 @@ def _box(node: Mapping[str, Any], place: Point, state: str) -> str:
 
 
 def _breadth(text: str, size: float) -> float:
-    """How wide a text is, about; a little more than most fonts need. Titles are bold."""
+    """Estimate the width of a text, a little more than most fonts need. Titles are bold."""
     letter = size * (0.6 if size == _TITLE else 0.56)
     return sum(size if unicodedata.east_asian_width(one) in "WF" else letter for one in text)
 
 
 def fitted(text: str, room: float, size: float) -> str:
-    """As much of a text as fits."""
+    """Return as much of a text as fits into `room`."""
     text = short(text, 400)
     if _breadth(text, size) <= room:
         return text

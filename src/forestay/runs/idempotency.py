@@ -2,13 +2,13 @@
 
 Invariants:
 
-- K1  Of concurrent requests with one key, exactly one is executed; the others are told it is in flight.
-- K2  A final answer is given again for at least 24 hours, to the same body only.
+- K1  Of concurrent requests with one key, exactly one is executed; the others get `idempotency_in_flight`.
+- K2  A final answer is repeated for at least 24 hours, but only for the same body.
 - K3  400, 401, 403, 429 and 5xx are not kept: a retry is executed.
-- K4  A claim outlives a crash with the id it reserved; the process that takes it over uses the same id, so that what
-      was created before the crash is found and not created again. So does the same request after one that broke off
-      or failed: how far that one came, nobody knows. A claim is taken over when its lease is over, and sooner when its
-      process is known to be gone.
+- K4  A claim and its reserved id survive a crash. The process that takes the claim over uses the same id, so it finds
+      what was created before the crash and does not create it again. A retry of a request that broke off or failed uses
+      the same id too, because nobody knows how far that request came. A claim is taken over when its lease expires, or
+      sooner when its process is known to be gone.
 - K5  The caller's key is not on disk: the stream's name is a hash of (tenant, operation, key).
 """
 
@@ -27,12 +27,12 @@ from forestay.kernel import Clock, Draft, Ids, Ledger, Problem, Record
 
 KEEP_MS = 24 * 3600 * 1000
 LEASE_MS = 30_000
-GRACE_MS = 5_000  # a process that began so long ago and is not among the living is gone
+GRACE_MS = 5_000  # a claim this old whose process is not among the living is free
 _ATTEMPTS = 8
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A final answer as it is kept. A `sensitive` body (one that shows a secret once) is sealed on disk."""
+    """A final answer in storage. A `sensitive` body (one that shows a secret once) is sealed on disk."""
 
     status: int
     body: bytes
@@ -50,7 +50,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def is_final(status: int) -> bool:
-    """K3: 2xx and the 4xx that a retry cannot change."""
+    """Whether an answer is kept (K3): 2xx, and the 4xx that a retry cannot change."""
     return status < 500 and status not in (400, 401, 403, 429)
 
 
@@ -58,8 +58,10 @@ Living = Callable[[], Awaitable[Collection[str]]]
 
 
 class Idempotency:
-    """The answers of one host, on its ledger. `owner` names this process; `key` seals sensitive bodies. `living` gives
-    the owners that are there now, where several processes share the ledger."""
+    """The kept answers of one host, on its ledger. `owner` names this process; `key` seals sensitive bodies.
+
+    `living` returns the living owners, where several processes share the ledger.
+    """
 
     def __init__(
         self, ledger: Ledger, clock: Clock, ids: Ids, *, owner: str, key: bytes, living: Living | None = None
@@ -73,7 +75,7 @@ class Idempotency:
         self._held: set[str] = set()
 
     async def begin(self, tenant: str, operation: str, key: str, digest: str) -> Claim | Reply:
-        """A claim to execute, or the answer that was given before."""
+        """Return a claim to execute the request, or its kept answer."""
         stream = _stream(tenant, operation, key)
         last: Record | None = None
         for _ in range(_ATTEMPTS):
@@ -100,7 +102,7 @@ class Idempotency:
         raise _in_flight()
 
     async def _is_gone(self, last: Record) -> bool:
-        """Whether the process that has a claim is dead, though its lease is not over (K4)."""
+        """Whether the process of a claim is dead, although the lease has not expired (K4)."""
         if self._living is None or last.type != "idempotency.begun":
             return False
         if self._clock.now_ms() < last.payload["leaseUntil"] - LEASE_MS + GRACE_MS:
@@ -108,7 +110,7 @@ class Idempotency:
         return last.payload["owner"] not in await self._living()
 
     def _decide(self, last: Record, stream: str, digest: str, *, gone: bool) -> Reply | None:
-        """What the last record means for a request with `digest`: an answer, a refusal, or None: it may try."""
+        """Return the kept answer for a request with `digest`, or None when it may be executed; else refuse it."""
         now = self._clock.now_ms()
         if last.type == "idempotency.released":
             return None
@@ -126,7 +128,7 @@ class Idempotency:
         return None
 
     async def settle(self, claim: Claim, reply: Reply | None) -> None:
-        """Keep a final answer, or let the key go so that a retry is executed (K2, K3)."""
+        """Keep a final answer, or release the key so that a retry is executed (K2, K3)."""
         if reply is not None and is_final(reply.status):
             draft = Draft("idempotency.finished", self._close(claim, reply))
         else:
@@ -134,7 +136,7 @@ class Idempotency:
         try:
             await self._ledger.append(claim.stream, [draft], expect=claim.seq)
         except Problem as problem:
-            if problem.key != "ledger_conflict":  # another process took the expired lease over: its answer stands
+            if problem.key != "ledger_conflict":  # another process took the expired lease over: its answer counts
                 raise
         finally:
             self._held.discard(claim.stream)
@@ -160,7 +162,7 @@ class Idempotency:
         try:
             body = self._cipher.decrypt(data[:12], data[12:], stream.encode())
         except InvalidTag as error:
-            raise Problem("unavailable", "The kept answer was sealed with another host's secret.") from error
+            raise Problem("unavailable", "The kept answer is sealed with another host's secret.") from error
         return Reply(kept["status"], body, kept["headers"], sensitive=True)
 
 
@@ -169,7 +171,7 @@ def _stream(tenant: str, operation: str, key: str) -> str:
 
 
 def _reserved(last: Record, digest: str, ids: Ids) -> str:
-    """A claim without an answer hands its id on to the same request (K4); any other is a new one."""
+    """Return the id that an unanswered claim reserved for the same request (K4), else a new one."""
     same = last.type != "idempotency.finished" and last.payload.get("digest") == digest
     return str(last.payload["reserved"]) if same else ids.new()
 
@@ -180,7 +182,7 @@ def _in_flight() -> Problem:
         "A request with this Idempotency-Key is being executed.",
         retry_after_ms=1000,
         retryAfter=1,
-        fix="Ask again in a moment with the same key and body.",
+        fix="Send it again in a moment, with the same key and body.",
     )
 
 

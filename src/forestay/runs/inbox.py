@@ -1,14 +1,14 @@
-"""Commands to runs that other processes carry.
+"""Commands to runs that other processes own.
 
-- I1  A command is carried out by the process that carries the run, and answered in the transaction that writes what it
-      did: no answer means that nothing happened.
-- I2  When the owner is gone before it answered, the next owner is asked, and told who was asked before. When it has the
-      run it looks whether one of them answered: from then on none of them can (K5).
-- I3  An owner that comes back under its name answers what it was asked shortly before, unless somebody has.
-- I4  Who asks may see another owner for a moment, and ask the same process again while it has the first question under
-      way. It is one command: in the run's turn the second task finds what the first one did.
+- I1  The process that owns a run executes its commands, and answers in the transaction that writes their events: no
+      answer means that nothing happened.
+- I2  When an owner ends before it answers, the next owner is asked, with the places of the earlier questions. Once it
+      has the run, it looks for an answer there: from then on no earlier owner can give one (K5).
+- I3  An owner that comes back under its name answers recent questions, unless another process has answered.
+- I4  A caller may see another owner for a moment, and ask the same process again while it works on the first question.
+      Both are one command: in the run's turn, the second task finds what the first one did.
 
-The owner's inbox is a stream: `command.asked` by anybody, `command.answered` with the place of the question.
+The owner's inbox is a stream: any process writes `command.asked`, and `command.answered` has the place of the question.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
 INBOX = "inbox/"
 _ATTEMPTS = 4
-_LOOK_SECONDS = 0.5  # how often an asker looks whether the owner is still the owner
+_LOOK_SECONDS = 0.5  # how often a caller checks that the owner is still the same
 _PATIENCE_SECONDS = 30.0
-_STALE_MS = 60_000  # who asked longer ago has gone
-_BACK = 1_000  # records of its inbox that an owner that comes back looks through
+_STALE_MS = 60_000  # the callers of older questions are gone
+_BACK = 1_000  # so many records of its inbox an owner reads when it comes back
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A question in an inbox."""
+    """The place of a question in an inbox."""
 
     stream: str
     seq: int
 
 
 class Asked(msgspec.Struct, frozen=True, rename="camel"):
-    """A command on its way. `earlier`: where it was asked before."""
+    """A command in an inbox. `earlier` are the places where it was asked before."""
 
     run_id: str
     command: Command
@@ -53,7 +53,7 @@ class Asked(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of a command: its result, or the problem that it met. `moved`: the run is another's; ask there."""
+    """The outcome of a command: its result or its problem. With `moved`, another process owns the run: ask that one."""
 
     result: Any = None
     problem: dict[str, Any] | None = None
@@ -67,9 +67,9 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Deed:
-    """A command while tasks of this process carry it out; `tasks` counts them (I4).
+    """A command while tasks of this process execute it; `tasks` counts them (I4).
 
-    It counts as done while the actor is there that did it. When that one is lost, the log tells what was done (I2).
+    It counts as done while the actor that did it lives. When that actor is lost, the log tells what was done (I2).
     """
 
     __slots__ = ("answer", "by", "tasks")
@@ -80,7 +80,7 @@ class Deed:
         self.tasks = 0
 
     def do(self, asked: Asked, run: RunActor | RunState, state: RunState, clock: Clock) -> Outcome:
-        """Do it in the run's turn, unless it is done there; the answer goes to every place that it was asked at."""
+        """Execute the command in the run's turn, unless it is done; answer at every place where it was asked."""
         if self.by is run:
             outcome = Outcome([], self.answer.unpack())
         else:
@@ -99,17 +99,17 @@ class Deed:
 
 
 class Inbox:
-    """The commands of one engine's callers, and those that other processes ask of it."""
+    """The commands of one engine's callers, and those that other processes send to it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._under_way: set[int] = set()  # questions that are being answered
-        self._deeds: dict[Place, Deed] = {}  # by the first place that each was asked at
+        self._under_way: set[int] = set()  # questions in progress
+        self._deeds: dict[Place, Deed] = {}  # by the first place where each was asked
 
     # Asking
 
     async def ask(self, run_id: str, command: Command) -> Any:
-        """Have a command carried out where its run is carried; its result, or the Problem that it met."""
+        """Execute a command in the process that owns its run; return its result, or raise its Problem."""
         earlier: list[Place] = []
         for attempt in range(_ATTEMPTS):
             found = await self._engine.find(run_id)
@@ -126,13 +126,13 @@ class Inbox:
                 except Problem as problem:
                     if problem.key != "ledger_conflict" or attempt == _ATTEMPTS - 1:
                         raise
-        raise Problem("unavailable", "The run changes its owner again and again.", retry_after_ms=1000, runId=run_id)
+        raise Problem("unavailable", "The run's owner keeps changing.", retry_after_ms=1000, runId=run_id)
 
     def _is_elsewhere(self, found: RunActor) -> bool:
         return self._engine.leases.shared and not found.owned and bool(found.owner)
 
     async def _forward(self, owner: str, asked: Asked, earlier: list[Place]) -> Answer | None:
-        """Ask the owner; None when it is no longer the owner and has not answered."""
+        """Ask the owner; return None when it lost the run and has not answered."""
         stream = INBOX + owner
         told = {"runId": asked.run_id, "do": type(asked.command).__struct_config__.tag}
         attrs = {"asked": msgspec.to_builtins(asked)}
@@ -145,7 +145,7 @@ class Inbox:
                 while not answer.done() and await self._carries(owner, asked.run_id):
                     await asyncio.wait([answer], timeout=_LOOK_SECONDS)
         except TimeoutError:
-            message = f"{owner}, which carries the run, does not answer; it may still do what was asked."
+            message = f"{owner}, which owns the run, does not answer; it may still execute the command."
             raise Problem("unavailable", message, retry_after_ms=1000, runId=asked.run_id) from None
         finally:
             if not answer.done():
@@ -165,11 +165,11 @@ class Inbox:
                     return msgspec.convert(record.attrs["answer"], Answer)
         raise AssertionError("unreachable")
 
-    # Carrying out
+    # Executing
 
     @contextlib.contextmanager
     def _deed(self, places: Sequence[Place]) -> Iterator[Deed]:
-        """What the tasks of one command share: those whose first place is the same (I4)."""
+        """Share one deed among the tasks of a command, which have the same first place (I4)."""
         deed = self._deeds.setdefault(places[0], Deed()) if places else Deed()
         deed.tasks += 1
         try:
@@ -180,7 +180,7 @@ class Inbox:
                 del self._deeds[places[0]]
 
     async def _carry_out(self, found: RunActor | RunState, asked: Asked, deed: Deed) -> Answer:
-        """Do the command, and answer it wherever it was asked, in one transaction (I1)."""
+        """Execute the command, and answer it at every place where it was asked, in one transaction (I1)."""
 
         def make(state: RunState) -> Outcome:
             return deed.do(asked, found, state, self._engine.clock)
@@ -200,7 +200,7 @@ class Inbox:
             return refused
 
     async def _known(self, places: Sequence[Place]) -> Answer | None:
-        """The answer that was given at one of these places: look when the run is ours (I2)."""
+        """Return the answer at one of these places; call it once this process owns the run (I2)."""
         for place in places:
             for record in await self._engine.ledger.read(place.stream, place.seq + 1):
                 if record.type == "command.answered" and record.payload["to"] == place.seq:
@@ -212,7 +212,7 @@ class Inbox:
     # Listening
 
     async def listen(self) -> None:
-        """Carry out what other processes ask, one task each: a slow command keeps no other waiting."""
+        """Execute the commands of other processes, each in its own task, so that a slow one delays no other."""
         stream = INBOX + self._engine.instance
         while True:
             with contextlib.suppress(Problem):  # the database is away
@@ -223,7 +223,7 @@ class Inbox:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _questions(self, stream: str) -> AsyncIterator[Record]:
-        """What is asked from now on, and before it what was asked shortly before and is not answered (I3)."""
+        """Yield the recent questions without an answer (I3), and then each new one."""
         before = await self._engine.ledger.read(stream, 0, _BACK, reverse=True)
         answered = {record.payload["to"] for record in before if record.type == "command.answered"}
         fresh = self._engine.clock.now_ms() - _STALE_MS
@@ -248,7 +248,7 @@ class Inbox:
             self._under_way.discard(record.seq)
 
     async def _own_answer(self, asked: Asked, deed: Deed) -> Answer | None:
-        """What is still to be told to who asked; None when it is told."""
+        """Return the answer that is still to be written; None when it is written."""
         for _ in range(_ATTEMPTS):
             found = await self._engine.find(asked.run_id)
             if isinstance(found, RunActor) and not found.owned:

@@ -1,10 +1,10 @@
-"""Questions to people and systems: signed tokens, and what an answer does (OpenWOP §1.8, W7).
+"""Interrupts: questions to people and systems, their signed tokens, and their answers (OpenWOP §1.8, W7).
 
-- I1  A token is bound to one interrupt of one run and to a time; nothing in the log or a snapshot carries one.
-- I2  An interrupt is answered once: of two answers exactly one wins, the other hears `interrupt_already_resolved`.
-- I3  An answer is checked before it is taken: the action is one that was offered, a question has its answer.
-- I4  A vote belongs to a voter, and a voter votes once: the caller, whom the caller may speak for, or the approver that
-      a token names (W18).
+- I1  A token is bound to one interrupt of one run and to a time; logs and snapshots never contain one.
+- I2  An interrupt is answered once: of two answers exactly one wins, the other gets `interrupt_already_resolved`.
+- I3  An answer is checked before it is accepted: the action was offered, and every question has its answer.
+- I4  A vote belongs to a voter, and each voter votes once. The voter is the caller, a person whom the caller may speak
+      for, or the approver that a token names (W18).
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from forestay.runs.decider import correlates, resolve_events
 from forestay.runs.state import Event, InterruptState, RunState
 
 AUTH_PROFILE = "openwop-interrupt-auth-required"
-NOBODY = "anonymous"  # a token that names nobody
+NOBODY = "anonymous"  # the approver of a token that names none
 
 
 class Voter(msgspec.Struct, frozen=True):
-    """Who answers, and whether they may answer for another person whom they name."""
+    """The person or system that answers; with `delegate` it may answer for another person whom it names."""
 
     name: str
     delegate: bool = False
 
 
 class Claims(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a token says. `approver` answers with it: the caller who asked for it, or one of the gate's approvers."""
+    """The content of a token. `approver` answers with it: the caller who requested it, or one of the gate's
+    approvers."""
 
     run_id: str
     node_id: str
@@ -42,7 +43,7 @@ class Claims(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The events of an answer; `resumed` says whether the run goes on."""
+    """The events of an answer; `resumed` says whether the run continues."""
 
     events: list[Event]
     resumed: bool
@@ -54,7 +55,7 @@ def sign(claims: Claims, secret: bytes) -> str:
 
 
 def read_token(token: str, secret: bytes) -> Claims:
-    """The claims of a token that we signed; anything else is `not_found`."""
+    """Return the claims of a token that this host signed; any other is `not_found`."""
     body, _, seal = token.partition(".")
     if len(token) > 2048 or not token.isascii() or not hmac.compare_digest(seal, _seal(body, secret)):
         raise Problem("not_found", "There is no such interrupt.")
@@ -67,7 +68,7 @@ def _seal(body: str, secret: bytes) -> str:
 
 
 def find_open(state: RunState, node_id: str, now: int) -> InterruptState:
-    """The open interrupt of a node; otherwise the Problem that says why there is none (W7)."""
+    """Return the open interrupt of a node, or raise the Problem that says why there is none (W7)."""
     if node_id not in state.nodes:
         raise Problem("not_found", f"The run has no node {node_id[:128]!r}.", nodeId=node_id[:128])
     asked = [item for item in state.interrupts.values() if item.node == node_id]
@@ -75,7 +76,7 @@ def find_open(state: RunState, node_id: str, now: int) -> InterruptState:
         if item.status == "open":
             return item
     if not asked:
-        raise Problem("not_found", f"The node {node_id!r} asks for nothing.", nodeId=node_id)
+        raise Problem("not_found", f"The node {node_id!r} has no interrupt.", nodeId=node_id)
     check_open(asked[-1], now)
     raise AssertionError("unreachable")
 
@@ -84,17 +85,19 @@ def check_open(asked: InterruptState, now: int) -> None:
     """Refuse an interrupt that cannot be answered."""
     check_expired(asked, now)
     if asked.status == "resolved":
-        raise Problem("interrupt_already_resolved", "This question has its answer already.", interruptId=asked.id)
+        raise Problem("interrupt_already_resolved", "This interrupt is already answered.", interruptId=asked.id)
     if asked.withdrawn:
-        message = "The run that asked was cancelled with the run that had started it."
+        message = "The run that asked was cancelled together with its parent run."
         raise Problem("interrupt_expired", message, interruptId=asked.id)
     if asked.status == "cancelled":
         raise Problem("interrupt_cancelled", "The run has ended; there is nothing to answer.", interruptId=asked.id)
 
 
 def check_expired(asked: InterruptState, now: int) -> None:
-    """Refuse an interrupt whose timeout has passed, whatever became of the run (W19). One that somebody answered in
-    time stays answered (W7)."""
+    """Refuse an interrupt whose timeout has passed, in every state of the run (W19).
+
+    An interrupt that was answered in time stays answered (W7).
+    """
     if asked.timeout_ms is None or (asked.status == "resolved" and not asked.timed_out):
         return
     until = asked.asked_ms + asked.timeout_ms
@@ -103,7 +106,7 @@ def check_expired(asked: InterruptState, now: int) -> None:
 
 
 def answer(asked: InterruptState, body: dict[str, Any], caller: Voter, now: int) -> Answer:
-    """What `body` does to an open interrupt; a Problem when it is no answer to it."""
+    """Answer an open interrupt with `body`; a Problem when it is not a valid answer."""
     check_open(asked, now)
     value = body.get("resumeValue", body)
     voter = _voter(asked, body, caller)
@@ -116,7 +119,7 @@ def answer(asked: InterruptState, body: dict[str, Any], caller: Voter, now: int)
     if asked.kind == "external-event" and not correlates(asked.data.get("correlation", {}), value):
         raise Problem(
             "correlation_mismatch",
-            "The event does not carry what this interrupt waits for.",
+            "The event does not match the correlation of this interrupt.",
             at="$.resumeValue",
             expected=sorted(asked.data.get("correlation", {})),
         )
@@ -161,13 +164,13 @@ _NAMES = ("voter", "approverId", "voterId")
 
 
 def _voter(asked: InterruptState, body: dict[str, Any], caller: Voter) -> str:
-    """Whose answer this is: the caller's, or that of a person whom the caller names and may speak for (I4)."""
+    """Return the voter: the caller, or a person whom the caller names and may speak for (I4)."""
     value = body.get("resumeValue")
     given = [part[key] for part in (body, value) if isinstance(part, dict) for key in _NAMES if key in part]
     if asked.kind != "approval" or not given:
         return caller.name
     if not all(isinstance(name, str) and name == given[0] and 0 < len(name) <= 256 for name in given):
-        raise Problem("invalid_request", "`voter` is one name.", at="$.voter")
+        raise Problem("invalid_request", "`voter` must be one name.", at="$.voter")
     if given[0] != caller.name and not caller.delegate:
         raise Problem(
             "permission_denied",
@@ -195,7 +198,7 @@ def _votes(asked: InterruptState, action: str, value: dict[str, Any], voter: str
 
 
 def _decided(asked: InterruptState, action: str, needed: int) -> bool:
-    """Whether this vote completes the quorum, or ends it."""
+    """Whether this vote completes the quorum, or makes it impossible."""
     votes = list(asked.votes.values())
     if action in ("accept", "edit-accept"):
         return votes.count("accept") + 1 >= needed
@@ -205,10 +208,10 @@ def _decided(asked: InterruptState, action: str, needed: int) -> bool:
 
 
 def _clarification(asked: InterruptState, value: Any, voter: str) -> Answer:
-    """Answers are an object by question id (W7)."""
+    """Check the answers, an object by question id (W7)."""
     answers = value.get("answers", value) if isinstance(value, dict) else None
     if not isinstance(answers, dict):
-        raise Problem("invalid_request", "Answers are an object by question id.", at="$.resumeValue")
+        raise Problem("invalid_request", "The answers must be an object by question id.", at="$.resumeValue")
     for question in asked.data["questions"]:
         id = question["id"]
         if id not in answers:

@@ -1,7 +1,7 @@
-"""Who carries a run: one process, for as long as its lease lasts (G1, G2).
+"""Leases: one process owns a run, as long as its lease lasts (G1, G2).
 
-`LogLeases` keeps the lease in the ledger, by this process's clock: enough where one process writes to it. On a ledger
-that processes share, `SharedLeases` asks the database, by its clock.
+`LogLeases` keeps the lease in the ledger, by this process's clock, which is enough if one process writes to it. On a
+shared ledger, `SharedLeases` asks the database, by its clock.
 """
 
 from __future__ import annotations
@@ -15,58 +15,60 @@ from forestay.kernel import Beat, Clock, Draft, Ledger, Problem, Workers, outsid
 from forestay.runs.log import ENGINES
 
 AHEAD_MS = 60_000
-"""A run that time moves within this is taken up: its timer is then in memory."""
+"""A run whose timer is due within this time is loaded: its timer is then in memory."""
 NOBODY = ""
 FLEET = "fleet"
-"""The stream of processes that joined, left, lapsed and took over."""
-_MOST = 10_000  # runs that one look finds
-_TIDY_EVERY = 240  # looks
-_AT_ONCE = 64  # runs that one look claims: the others have their share
+"""The stream that records which processes joined, left, lapsed and took over."""
+_MOST = 10_000  # runs in one poll
+_TIDY_EVERY = 240  # polls
+_AT_ONCE = 64  # runs that one poll claims, so that other processes get their share
 T = TypeVar("T")
 
 
 class Carrier(NamedTuple):
-    """Who carries a run; `fresh` when it became this process's by asking."""
+    """The owner of a run; `fresh` when this request made this process the owner."""
 
     name: str
     fresh: bool = False
 
 
 class Leases(Protocol):
-    """This process's lease, and the runs that come with it. `shared`: other processes carry runs too, and take commands
-    for them."""
+    """This process's lease, and the runs that it covers. With `shared`, other processes own runs too, and execute
+    their commands."""
 
     shared: bool
 
     @property
     def is_certain(self) -> bool:
-        """Whether what this process carries is its own for sure: no other can have taken it."""
+        """Whether this process certainly still owns its runs."""
 
     async def start(self) -> int:
-        """Begin to live; the number of this incarnation."""
+        """Begin the lease; return the number of this incarnation."""
 
     async def hold(self, lapsed: Callable[[], Awaitable[None]]) -> None:
-        """Keep the lease; returns when another process has this one's name. `lapsed` is called when the lease had run
-        out: what this process carried may be another's by now."""
+        """Renew the lease; return when another process has this one's name.
+
+        `lapsed` is called when the lease had expired: other processes may own this one's runs by then.
+        """
 
     async def leave(self) -> None:
-        """Hand over what this process carries."""
+        """Release this process's runs."""
 
     async def due(self, room: int) -> list[str]:
-        """Runs that have something to do and are this process's to carry; up to `room` more become so."""
+        """Return this process's runs that are due; claim up to `room` more."""
 
     async def carrier(self, run_id: str, *, take: bool) -> Carrier:
-        """Who carries a run. With `take` it is this process when nobody else does."""
+        """Return the owner of a run; with `take`, claim a run without an owner for this process."""
 
     async def kept(self, run_ids: Collection[str]) -> set[str]:
-        """Those of `run_ids` that are still this process's to carry."""
+        """Return those of `run_ids` that this process still owns."""
 
 
 class LogLeases:
-    """A lease that is a stream of beats, for a ledger that one process has."""
+    """A lease that is a stream of beats, for a ledger of one process."""
 
     shared = False
-    is_certain = True  # what another takes, it takes with an append that ours then fails on
+    is_certain = True  # another process takes a run with an append, after which our append fails
 
     def __init__(self, ledger: Ledger, clock: Clock, instance: str, lease_seconds: float) -> None:
         self._ledger = ledger
@@ -90,10 +92,10 @@ class LogLeases:
                 await self._say("engine.beat")
             except Problem as problem:
                 if problem.key == "ledger_conflict":
-                    return  # the place is taken: a newer incarnation has our name (G1)
+                    return  # a newer incarnation has our name (G1)
 
     async def leave(self) -> None:
-        """Nothing is handed over: a restart under the same name takes its runs back."""
+        """Release nothing: a restart under the same name takes its runs back."""
 
     async def due(self, room: int) -> list[str]:
         now = self._clock.now_ms()
@@ -125,7 +127,7 @@ class LogLeases:
 
 
 class SharedLeases:
-    """Leases of processes that share a ledger: the database knows who lives."""
+    """Leases of processes that share a ledger: the database knows which ones live."""
 
     shared = True
 
@@ -158,7 +160,7 @@ class SharedLeases:
 
     async def leave(self) -> None:
         await self._say("worker.left")
-        with contextlib.suppress(Problem):  # the database is away: then the lease runs out
+        with contextlib.suppress(Problem):  # the database is away: then the lease expires
             await self._ask(self._workers.leave)
 
     async def due(self, room: int) -> list[str]:
@@ -188,7 +190,7 @@ class SharedLeases:
         return await self._ask(lambda: self._workers.kept(run_ids))
 
     async def _say(self, type: str, **fields: object) -> None:
-        """Tell of the fleet what people want to know afterwards; nothing depends on it."""
+        """Record an event of the fleet for people; no code depends on it."""
         with contextlib.suppress(Problem):
             await self._ledger.append(FLEET, [Draft(type, {"name": self._workers.name, **fields})])
 

@@ -1,9 +1,9 @@
-"""Mock providers: answers that a caller writes down beforehand, through the same door as a model's (OpenWOP §2).
+"""Mock providers: answers that a caller prepares, behind the same protocol as a model (OpenWOP §2).
 
-- P1  A run names one in `configurable.mockProvider`; only test keys may (`mock_provider_forbidden`).
-- P2  The provider `mock`, or a model `mock:…`, plays a program by node, staged through the sample seam; without the
+- P1  A run names one in `configurable.mockProvider`; only test keys may do so (`mock_provider_forbidden`).
+- P2  The provider `mock`, or a model `mock:…`, plays the node's program, staged through the sample seam; without the
       seams there is none.
-- P3  Every other request goes on to the host's own models.
+- P3  Every other request goes to the host's own models.
 """
 
 from __future__ import annotations
@@ -70,18 +70,18 @@ class MockModels:
         self._programs: dict[tuple[str, str], _Program] = {}
 
     def stage(self, tenant: str, node_id: str, entries: list[Staged]) -> None:
-        """What the provider `mock` says to that node's calls, one entry each; when they are used up, nothing."""
+        """Stage the answers of the provider `mock` to a node's calls, one for each; later calls get an empty answer."""
         self._programs[(tenant, node_id)] = _Program(entries)
 
     def last_budget(self, tenant: str, node_id: str) -> int | None:
-        """The `maxTokens` of the last call that a program answered."""
+        """Return the `maxTokens` of the last call that a program answered."""
         found = self._programs.get((tenant, node_id))
         return None if found is None else found.budget
 
     def chosen(
         self, provider: str | None, name: str | None, caller: Caller, mock: dict[str, Any] | None = None
     ) -> Model:
-        """The model for one call of a node; `mock` is the run's own, by P1."""
+        """Return the model for one call of a node; `mock` is the run's mock provider (P1)."""
         if mock is not None:
             config = mock.get("config") or {}
             return _Mock(
@@ -96,14 +96,14 @@ class MockModels:
 
 
 class _Call(msgspec.Struct, frozen=True):
-    """A tool that the provider `tool-calls` asks for in its first answer; its next one is `tokens`."""
+    """A tool call in the first answer of the provider `tool-calls`; its next answer is `tokens`."""
 
     name: str
     arguments: dict[str, Any] = {}
 
 
 class _Mock:
-    """A `Model` whose answers somebody wrote down."""
+    """A `Model` with prepared answers."""
 
     context_window = 1 << 20
     max_output_tokens = None
@@ -122,7 +122,7 @@ class _Mock:
 
 
 async def _played(id: str, config: dict[str, Any], messages: Sequence[Message]) -> Deltas:
-    """The providers of `configurable.mockProvider`; `check_mock` has looked at their configuration."""
+    """Play a provider of `configurable.mockProvider`; `check_mock` has checked its configuration."""
     if id == "error":
         await asyncio.sleep(config.get("failAfterMs", 0) / 1000)
         raise Problem(
@@ -144,23 +144,23 @@ async def _played(id: str, config: dict[str, Any], messages: Sequence[Message]) 
 
 
 def check_mock(value: Any, at: str = "$.configurable.mockProvider") -> None:
-    """Refuse a mock provider that is none of ours, or that cannot be played."""
+    """Refuse an unknown mock provider, or one that cannot be played."""
     if not isinstance(value, dict) or value.get("id") not in MOCK_PROVIDERS:
-        raise Problem("schema_mismatch", f"A mock provider is one of {', '.join(MOCK_PROVIDERS)}.", at=f"{at}.id")
+        raise Problem("schema_mismatch", f"A mock provider must be one of {', '.join(MOCK_PROVIDERS)}.", at=f"{at}.id")
     config = value.get("config", {})
     if not isinstance(config, dict) or len(value) > 2:
-        raise Problem("schema_mismatch", "A mock provider has an `id` and a `config` object.", at=f"{at}.config")
+        raise Problem("schema_mismatch", "A mock provider must have an `id` and a `config` object.", at=f"{at}.config")
     tokens = config.get("tokens", [])
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-        raise Problem("schema_mismatch", "`tokens` is a list of texts.", at=f"{at}.config.tokens")
+        raise Problem("schema_mismatch", "`tokens` must be a list of texts.", at=f"{at}.config.tokens")
     try:
         msgspec.convert(config.get("toolCalls", []), list[_Call])
     except msgspec.ValidationError as error:
-        message = "`toolCalls` is a list of objects with a `name` and `arguments`."
+        message = "`toolCalls` must be a list of objects with a `name` and `arguments`."
         raise Problem("schema_mismatch", message, at=f"{at}.config.toolCalls") from error
     usage = config.get("usage", {})
     numbers = {key: config[key] for key in ("delayMsPerToken", "failAfterMs") if key in config}
     numbers |= {f"usage.{key}": item for key, item in usage.items()} if isinstance(usage, dict) else {"usage": usage}
     for key, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= 60_000:
-            raise Problem("schema_mismatch", f"`{key}` is an integer from 0 to 60000.", at=f"{at}.config.{key}")
+            raise Problem("schema_mismatch", f"`{key}` must be an integer from 0 to 60000.", at=f"{at}.config.{key}")

@@ -1,5 +1,8 @@
-"""The gate before a node that needs more of a model than words (OpenWOP RFC 0031): what the node's model is not known
-to be capable of refuses the node before its code runs, and the log says so first. No other model takes its place."""
+"""Checks a model before a node that needs more of it than text (OpenWOP RFC 0031).
+
+If the node's model is not known to have a required capability, the log records that and the node fails before its code
+runs. No other model takes its place.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_model(ctx: Execution, required: Sequence[str]) -> None:
-    """A NodeError when the model that the node would ask lacks one of `required`."""
+    """Raise a NodeError when the model that the node would ask lacks one of `required`."""
     named = {**ctx.config, **{key: ctx.configurable[key] for key in ("model",) if key in ctx.configurable}}
     mock = ctx.configurable.get("mockProvider")
     model = ctx.models.chosen(named.get("provider"), named.get("model"), ctx.caller("model", "model"), mock)
@@ -24,5 +27,5 @@ def check_model(ctx: Execution, required: Sequence[str]) -> None:
     provider, _, name = model.name.partition(":")
     told = {"nodeId": ctx.node_id, "provider": provider, "model": name or provider, "missingCapabilities": missing}
     ctx.emit("model.capability.insufficient", {**told, "fallbackAttempted": False})
-    said = f"The model {model.name} is not known to be capable of {missing[0]}."
+    said = f"The model {model.name} is not known to have the capability {missing[0]}."
     raise NodeError("capability_not_provided", said, retryable=False, details={"requiredCapability": missing[0]})

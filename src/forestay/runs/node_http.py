@@ -1,10 +1,10 @@
 """`NodeHttp`: the requests that a node sends (OpenWOP RFC 0076 §B, 0079).
 
-- N1  Every request goes through the host's SSRF-safe connector, and the run's log tells of it as a pair
-      `agent.toolCalled`, `agent.toolReturned`, also when it was blocked. Neither has content.
-- N2  A node names a credential and never has one. What is decided about it is a fact of the log, `egress.decided`.
-- N3  Where a person must agree first, the run waits for that person.
-- N4  A redirect is a request of its own: checked, told, and with the credential only if it may go there too.
+- N1  Every request goes through the host's SSRF-safe connector. The run's log records it as a pair `agent.toolCalled`,
+      `agent.toolReturned`, also when it was blocked; neither has content.
+- N2  A node names a credential and never gets its value. The log records the decision about it as `egress.decided`.
+- N3  If a person must agree first, the run waits for that person.
+- N4  A redirect is a new request: checked, recorded, and with the credential only if it may be sent there too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SAFE = ("GET", "HEAD")
 
 
 class _Unkept(Exception):
-    """An answer that does not go on record."""
+    """Carries an answer that is not recorded."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__()
@@ -36,12 +36,12 @@ class _Unkept(Exception):
 
 
 def passes_off(status: int) -> bool:
-    """Whether the same request may meet a better answer later."""
+    """Whether the same request may get a better answer later."""
     return status >= 500 or status == 429
 
 
 class Fetched(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An answer. `body` is JSON where it can be read as such, else text; `url` is where it came from."""
+    """An answer. `body` is decoded JSON if possible, else text; `url` is the final address."""
 
     status: int
     headers: dict[str, str]
@@ -50,7 +50,7 @@ class Fetched(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeHttp:
-    """Requests of one execution of a node; each is one effect."""
+    """The requests of one execution of a node; each is one effect."""
 
     def __init__(self, ctx: Execution, connector: HttpConnector) -> None:
         self._ctx = ctx
@@ -70,9 +70,12 @@ class NodeHttp:
         key: str | None = None,
         fails: Callable[[int], bool] = lambda status: False,
     ) -> Fetched:
-        """Send a request, with a credential that the host attaches. So many `redirects` are followed, when the method
-        only reads. `key` names the effect where the node has a name for it. A status that `fails` the node and may pass
-        off is not kept on record: the node's next attempt sends again."""
+        """Send a request; the host attaches the `credential`.
+
+        At most `redirects` redirects are followed, and only for a method that reads. `key` names the effect, if the
+        node has a name for it. A temporary status that `fails` the node is not recorded: the node's next attempt sends
+        the request again.
+        """
         self._calls += 1
         key, method = key or f"http/{self._calls}", method.upper()
         follows = redirects if method in _SAFE else 0
@@ -88,7 +91,7 @@ class NodeHttp:
         return Fetched(answer["status"], answer["headers"], answer["body"], url)
 
     async def _exchange(self, key: str, request: HttpRequest, fails: Callable[[int], bool]) -> dict[str, Any]:
-        """One request as one effect (N1)."""
+        """Send one request as one effect (N1)."""
         ctx, caller = self._ctx, self._ctx.caller(key, "http")
         agent = str((ctx.agent or {}).get("agentId") or f"node.{ctx.node_id}")
         about = {"agentId": agent, "toolName": TOOL_NAME, "callId": caller.idempotency_key}
@@ -123,14 +126,14 @@ class NodeHttp:
         return answer
 
     async def _cleared(self, key: str, request: HttpRequest) -> HttpRequest:
-        """The request as it may be sent; a Problem when its credential may not be used (N2, N3)."""
+        """Return the request as it may be sent; a Problem when its credential may not be used (N2, N3)."""
         ctx = self._ctx
 
         async def decide() -> Any:
             return msgspec.to_builtins(await self._connector.decide(request, ctx.caller(key, "http")))
 
         decision = msgspec.convert(await ctx.effect(f"{key}/egress", decide, later=True), EgressDecision)
-        if decision.decision != "downgraded":  # that is told when it has been sent so
+        if decision.decision != "downgraded":  # a downgrade is recorded once the request is sent
             self._tell(decision)
         if decision.decision == "denied":
             raise forbidden(decision)
@@ -163,7 +166,7 @@ class NodeHttp:
         self._ctx.emit("egress.decided", msgspec.to_builtins(decision), place="egress")
 
     def _refused(self, request: HttpRequest, problem: Problem) -> None:
-        """A refusal that only the last moment brought: the name leads inside, or the credential was taken back."""
+        """Record a refusal at sending: the name leads to an internal address, or the credential was revoked."""
         if request.credential is None:
             return
         if problem.key == "address_blocked":
@@ -175,14 +178,14 @@ class NodeHttp:
 
 
 def tell_expired(ctx: Execution, problem: Problem) -> None:
-    """Say that a provider does not renew a credential any more, where that is the problem (RFC 0047)."""
+    """Record that a provider no longer renews a credential, if that is the problem (RFC 0047)."""
     if "provider" in problem.details:
         about = {"provider": problem.details["provider"], "credentialRef": problem.details["credentialId"]}
         ctx.emit("connector.auth_expired", {**about, "reason": "refresh_refused"}, place="egress")
 
 
 def forbidden(decision: EgressDecision, **more: Any) -> Problem:
-    """The Problem of a credential that may not go along; its details are the decision."""
+    """Return the Problem of a credential that may not be sent; its details are the decision."""
     why = {
         "out-of-audience": "it is not meant for that host",
         "expired": "it has expired",
@@ -197,7 +200,7 @@ def forbidden(decision: EgressDecision, **more: Any) -> Problem:
 def _request(
     method: str, url: str, headers: dict[str, str] | None, body: Any, idempotency_key: str, timeout_ms: int
 ) -> HttpRequest:
-    """A request of a node; a body that is no text is JSON, and a server may know a repeated one by its key."""
+    """Build a request; a body that is not text becomes JSON, and a server can recognize a repetition by the key."""
     sent = dict(headers or {})
     sent.setdefault("Idempotency-Key", idempotency_key)
     if body is not None and not isinstance(body, str):
@@ -207,7 +210,7 @@ def _request(
 
 
 def body_of(data: bytes) -> Any:
-    """A body as a run's log can hold it."""
+    """Return a body in a form that a run's log can store."""
     try:
         return canonical.decode(data)
     except Problem:
@@ -219,14 +222,14 @@ def _took(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hash(request: HttpRequest) -> str:
-    """What was asked for, as a hash without secrets (RFC 0064)."""
+    """Return the hash of a request without its secrets (RFC 0064)."""
     body = None if request.body is None else request.body.decode("utf-8", "replace")
     asked = {"url": request.url, "method": request.method, "headers": request.headers, "body": body}
     return canonical.digest(redact(asked))
 
 
 def failed_call(problem: Problem) -> dict[str, Any]:
-    """What `agent.toolReturned` says of a call that failed."""
+    """Return the part of `agent.toolReturned` that describes a failed call."""
     shown = problem.as_openwop()
     status = "forbidden" if problem.row.http == 403 else "rate_limited" if problem.row.http == 429 else "error"
     return {"error": {"code": shown["error"], "message": shown["message"]}, "status": status}

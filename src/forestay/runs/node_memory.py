@@ -1,8 +1,8 @@
-"""`NodeMemory`: what a node keeps between runs and reads again (OpenWOP RFC 0004 §A).
+"""`NodeMemory`: entries that a node stores and reads across runs (OpenWOP RFC 0004 §A).
 
-- A write is an effect: it is made once, and the run's log says `memory.written` without the content (RFC 0057).
-- A list is an effect of ids: a replay reads the same entries, as far as they are not forgotten. What they say is in no
-  record of the run.
+- A write is an effect: it is made once, and the run's log records `memory.written` without the content (RFC 0057).
+- A list is an effect whose result is ids: a replay reads the same entries, unless they are forgotten. No record of the
+  run has their content.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LISTED = 100
 
 
 class NodeMemory:
-    """The four operations, for one execution of a node."""
+    """The four memory operations, for one execution of a node."""
 
     def __init__(self, ctx: Execution, source: MemorySource) -> None:
         self._ctx = ctx
@@ -29,7 +29,7 @@ class NodeMemory:
     async def put(
         self, memory_ref: str, content: str, *, tags: Sequence[str] = (), expires_at: str | None = None
     ) -> str:
-        """Keep an entry; its id."""
+        """Store an entry; return its id."""
         key = self._key("put")
         caller = self._ctx.caller(key, "memory")
 
@@ -43,7 +43,7 @@ class NodeMemory:
         return memory_id
 
     async def list(self, memory_ref: str, *, tag: str | None = None, limit: int = _LISTED) -> Sequence[dict[str, Any]]:
-        """Entries in the contract's shape, the newest first."""
+        """Return entries in the contract's shape, newest first."""
         key = self._key("list")
         caller = self._ctx.caller(key, "memory")
         ids: Sequence[str] = await self._ctx.effect(
@@ -52,12 +52,12 @@ class NodeMemory:
         return await self._source.read(caller, memory_ref, ids)
 
     async def get(self, memory_ref: str, memory_id: str) -> dict[str, Any] | None:
-        """One entry; None when it is forgotten, expired or not this tenant's."""
+        """Return one entry; None when it is forgotten, expired or another tenant's."""
         found = await self._source.read(self._ctx.caller("memory/get", "memory"), memory_ref, [memory_id])
         return found[0] if found else None
 
     async def delete(self, memory_ref: str, memory_id: str) -> bool:
-        """Forget an entry for good; whether it was there."""
+        """Forget an entry for good; return whether it existed."""
         key = self._key("delete")
         caller = self._ctx.caller(key, "memory")
         return await self._ctx.effect(

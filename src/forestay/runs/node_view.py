@@ -1,4 +1,4 @@
-"""One node of a run, as a person looks at it: what went in, what came out, and every attempt; nothing sensitive."""
+"""Shows one node of a run to a person: its inputs, its outputs and every attempt, with sensitive values masked."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ NODE_ENDS = {
 
 
 class NodeAttempt(msgspec.Struct):
-    """One try: when it began, and how it ended."""
+    """One attempt: its beginning and its outcome."""
 
     number: int
     started_at: str
     ended_at: str | None = None
     outcome: str = "running"
     error: dict[str, Any] | None = None
-    retry_in_ms: int | None = None  # how long the next one waits
+    retry_in_ms: int | None = None  # the delay before the next attempt
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """A node and its attempts, oldest first; `inputs` and `outputs` are those of the last round."""
+    """A node and its attempts, oldest first; `inputs` and `outputs` are those of the last execution."""
 
     node_id: str
     name: str
@@ -48,14 +48,14 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class RetryPoint(msgspec.Struct, frozen=True):
-    """Where a failed run can be taken up again: a branch from `sequence` on does `node_id` anew."""
+    """Where a failed run can be retried: a branch from `sequence` on executes `node_id` again."""
 
     node_id: str
     sequence: int
 
 
 def node_view(state: RunState, node_id: str, events: Sequence[RunEvent]) -> NodeView:
-    """The node as `events` (of the whole run, masked) and the state tell; `not_found`."""
+    """Return the node's view, from `events` (of the whole run, masked) and the state; `not_found`."""
     if node_id not in state.nodes:
         raise Problem("not_found", "The run has no such node.", runId=state.run_id, nodeId=node_id[:128])
     node, document = state.nodes[node_id], state.plan.nodes[node_id].doc
@@ -76,20 +76,20 @@ def node_view(state: RunState, node_id: str, events: Sequence[RunEvent]) -> Node
 
 
 def _hides(state: RunState) -> bool:
-    """Whether the run has something to hide. A number cannot be told from others, so then no input is shown."""
+    """Whether the run has secrets. A secret number cannot be recognized, so then no input is shown."""
     declared = any(node.doc.output_sensitivity for node in state.plan.nodes.values())
     return bool(state.secrets or state.plan.sensitive or declared)
 
 
 def attempts(events: Sequence[RunEvent]) -> list[NodeAttempt]:
-    """The attempts of one node, in the order in which they began."""
+    """Return the attempts of one node, in the order in which they began."""
     found: list[NodeAttempt] = []
     for event in events:
         payload: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
         if event.type == "node.started":
             found.append(NodeAttempt(payload.get("attempt", 1), event.timestamp))
         elif event.type in NODE_ENDS:
-            if not found or found[-1].ended_at is not None:  # it ended before it began: skipped, or refused
+            if not found or found[-1].ended_at is not None:  # it ended without a start: skipped, or refused
                 found.append(NodeAttempt(len(found) + 1, event.timestamp))
             last = found[-1]
             last.ended_at, last.outcome = event.timestamp, NODE_ENDS[event.type]
@@ -99,7 +99,7 @@ def attempts(events: Sequence[RunEvent]) -> list[NodeAttempt]:
 
 
 def retry_point(events: Sequence[RunEvent]) -> RetryPoint | None:
-    """Where to take up a failed run: before the first attempt of the node that failed last. None when no node did."""
+    """Return where to retry a failed run: before the first attempt of the node that failed last; None without one."""
     failed = next((event for event in reversed(events) if event.type == "node.failed"), None)
     if failed is None or failed.node_id is None or not events or events[-1].type != "run.failed":
         return None

@@ -1,4 +1,4 @@
-"""What waits for a person: the open questions of a tenant's runs, oldest first."""
+"""The open interrupts of a tenant's runs that wait for a person, oldest first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TELLING = ("message", "title", "prompt", "question", "description")
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """An open interrupt and the run that asks it."""
+    """An open interrupt and its run."""
 
     run_id: str
     workflow_id: str
@@ -22,21 +22,21 @@ class Prompt(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the run says it wants to know."""
+        """The question in the run's own words."""
         data: dict[str, Any] = self.interrupt.data if isinstance(self.interrupt.data, dict) else {}
         said = next((data[name] for name in _TELLING if isinstance(data.get(name), str) and data[name]), None)
         return str(said) if said else f"{self.interrupt.node_id} waits for an answer."
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """Open questions, those of the oldest run first, and how many more there are of runs that were not looked at."""
+    """Open questions, those of the oldest run first, and the number of further ones."""
 
     prompts: list[Prompt]
     more: int
 
 
 async def pending_prompts(runs: Runs, tenant: str) -> Pending:
-    """The questions of the runs that ask; no other run is looked at."""
+    """Return the open questions of a tenant; only runs that ask are read."""
     asking = await runs.asking(tenant, _MOST_RUNS)
     prompts = [
         Prompt(run_id, workflow_id, interrupt)

@@ -1,4 +1,4 @@
-"""A workflow made ready to run: the graph, the compiled conditions, and what each loopback resets."""
+"""A workflow compiled for execution: the graph, the conditions, and the nodes that each loopback resets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TAKES_UP_FAILURE = frozenset({"any_failed", "all_complete"})
 
 
 class PlanEdge(msgspec.Struct, frozen=True, eq=False):
-    """An edge with its condition compiled. A loopback also knows its body, and the tail behind the body."""
+    """An edge with its compiled condition. A loopback also has its body, and the tail after the body."""
 
     id: str
     source: str
@@ -58,14 +58,14 @@ class Plan(msgspec.Struct, frozen=True, eq=False):
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """Which edges go forward and which go back."""
+    """The edges that go forward and those that go back."""
 
     forward: list[Edge]
     back: list[Edge]
 
 
 def split_edges(workflow: Workflow) -> Graph:
-    """Loopbacks are labelled; the edge from a dispatch back to its supervisor is one without a label."""
+    """Split edges by direction; the edge from a dispatch back to its supervisor is a loopback without a label."""
     types = {node.id: node.type_id for node in workflow.nodes}
     forward: list[Edge] = []
     labelled: list[Edge] = []
@@ -81,7 +81,7 @@ def split_edges(workflow: Workflow) -> Graph:
 
 
 def loop_work(workflow: Workflow) -> int:
-    """How much looking at this graph costs: each edge that may go back is followed through all of it."""
+    """Return the cost of analysing a graph: each edge that may go back is followed through all of it."""
     types = {node.id: node.type_id for node in workflow.nodes}
     back = sum(edge.label == LOOPBACK or types.get(edge.source_node_id) == DISPATCH for edge in workflow.edges)
     return back * (len(workflow.nodes) + len(workflow.edges))
@@ -102,7 +102,7 @@ def predecessors(edges: Iterable[Edge]) -> dict[str, list[str]]:
 
 
 def descendants(starts: Iterable[str], table: dict[str, list[str]]) -> set[str]:
-    """Everything reachable from `starts`, themselves included."""
+    """Return everything reachable from `starts`, including `starts`."""
     pending = list(starts)
     seen = set(pending)
     while pending:
@@ -114,7 +114,7 @@ def descendants(starts: Iterable[str], table: dict[str, list[str]]) -> set[str]:
 
 
 def cycle(nodes: Iterable[str], table: dict[str, list[str]]) -> list[str] | None:
-    """The nodes of one cycle, or None."""
+    """Return the nodes of one cycle, or None."""
     colour: dict[str, int] = {}
     for root in nodes:
         if root in colour:
@@ -138,7 +138,7 @@ def cycle(nodes: Iterable[str], table: dict[str, list[str]]) -> list[str] | None
 
 
 def compile_plan(workflow: Workflow) -> Plan:
-    """The plan of a valid workflow (`check.check_workflow` says whether it is one)."""
+    """Compile a valid workflow (`check.check_workflow` checks that)."""
     graph = split_edges(workflow)
     onward, backward = successors(graph.forward), predecessors(graph.forward)
     incoming: dict[str, list[PlanEdge]] = {node.id: [] for node in workflow.nodes}
@@ -199,7 +199,7 @@ def _edge(
 
 
 def _continues(scope: Scope) -> bool:
-    """A dispatch goes back to its supervisor unless the supervisor has ended the work."""
+    """Whether a dispatch returns to its supervisor: yes, unless the supervisor has ended the work."""
     return member(scope("output"), "terminated") is not True
 
 
@@ -212,7 +212,7 @@ def _retry(workflow: Workflow, settings: NodeSettings) -> Retry | None:
 
 
 def passes(edge: PlanEdge, scope: Scope) -> bool:
-    """Whether an edge's condition holds; one that cannot be evaluated does not."""
+    """Whether an edge's condition is true; one that cannot be evaluated is false."""
     if edge.test is None:
         return True
     try:

@@ -1,4 +1,4 @@
-"""What the engine needs from others, as small protocols that the host wires: models, tools, HTTP."""
+"""The ports of the engine: small protocols that the host wires, such as models, tools and HTTP."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """On whose behalf a call is made, and the identity under which it may be repeated.
+    """The tenant, run and node of a call, and the key under which it may be repeated.
 
-    `node` is the execution that calls, for a source that has to ask a person before it can answer.
+    `node` is the calling execution, for a source that must ask a person before it can answer.
     """
 
     tenant: str
@@ -31,44 +31,47 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class ModelSource(Protocol):
-    """The models that nodes may ask."""
+    """The models that nodes may call."""
 
     def chosen(self, provider: str | None, name: str | None) -> Model:
-        """The model that a node names by its provider, its name or both; the default for none."""
+        """Return the model that a node names by provider, name or both; the default model if it names none."""
 
 
 class ToolSource(Protocol):
     async def call(self, tool: str, arguments: dict[str, Any], caller: Caller) -> Any:
-        """The tool's result; a Problem when there is no such tool, it is denied or it fails."""
+        """Call a tool and return its result; a Problem when the tool is unknown, denied or fails."""
 
     def names(self) -> list[str]: ...
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """Something decided about a run before it starts, recorded as an event right behind `run.started`."""
+    """A decision about a run before it starts, recorded as an event right after `run.started`."""
 
     type: str
     payload: dict[str, Any]
     private: dict[str, Any] | None = None
-    id: str = ""  # the event's id, where somebody must know it before
+    id: str = ""  # the event's id, if a caller must know it before
 
 
 class Governor(Protocol):
-    """What is decided about a run when it is made, and who counts what its nodes ask of models."""
+    """Decides about a run when it is created, and meters its nodes' model calls."""
 
     limits_runs: bool
     """Whether it also decides about a run that has no agents and asks for no budget."""
 
     async def facts(self, request: CreateRun, tenant: str, agents: Sequence[Mapping[str, Any]]) -> list[Fact]:
-        """The facts, in their order; a Problem refuses the run. `agents` are the AgentRefs of the workflow's nodes."""
+        """Return the facts, in order; a Problem refuses the run. `agents` are the AgentRefs of the workflow's nodes."""
 
     def metered(self, model: Model, node: Any, agent_id: str | None = None) -> Model:
-        """A model that counts what a node's execution asks of it, for an agent or for itself."""
+        """Return a model that meters the calls of a node's execution, for an agent or for the node."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request out. `credential` names one that the host attaches; its value is nowhere in here. `approved`: a person
-    said yes to that. `redirected`: a server's answer led here, so a credential that may not go along is left out."""
+    """An outgoing request. `credential` names the credential that the host attaches; its value is not here.
+
+    With `approved` a person agreed to send it. With `redirected` a server's answer led here, so a credential that may
+    not be sent is left out.
+    """
 
     method: str
     url: str
@@ -82,7 +85,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EgressDecision(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is decided about a request with a credential, without content: what `egress.decided` says (RFC 0079)."""
+    """The decision about a request with a credential, without content; `egress.decided` has it (RFC 0079)."""
 
     decision: Literal["allowed", "denied", "downgraded", "approval-required"]
     destination: str
@@ -106,7 +109,7 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str]
     body: bytes
     decided: EgressDecision | None = None
-    """What became of the request's credential in the end."""
+    """The final decision about the request's credential."""
 
 
 class HttpSender(Protocol):
@@ -115,28 +118,28 @@ class HttpSender(Protocol):
 
 
 class HttpConnector(HttpSender, Protocol):
-    """What also knows credentials: `send` attaches the one that a request names, if it may go there."""
+    """A sender with credentials: `send` attaches the one that a request names, if it may be sent there."""
 
     async def decide(self, request: HttpRequest, caller: Caller) -> EgressDecision:
-        """What policy says of the request's credential; nothing is sent."""
+        """Return policy's decision about the request's credential; sends nothing."""
 
 
 class MemorySource(Protocol):
-    """What nodes keep between runs: entries of a memory, which belongs to the caller's tenant (OpenWOP RFC 0004)."""
+    """The memory of nodes across runs; it belongs to the caller's tenant (OpenWOP RFC 0004)."""
 
     async def put(
         self, caller: Caller, memory_ref: str, content: str, tags: Sequence[str], expires_at: str | None
     ) -> str:
-        """Keep an entry, once for the caller's identity; its id."""
+        """Store an entry, once for each idempotency key of the caller; return its id."""
 
     async def list(self, caller: Caller, memory_ref: str, tag: str | None, limit: int) -> Sequence[str]:
-        """The ids of the entries, the newest first."""
+        """Return the ids of the entries, newest first."""
 
     async def read(self, caller: Caller, memory_ref: str | None, ids: Sequence[str]) -> Sequence[dict[str, Any]]:
-        """The entries of `ids` that are there, of one memory or of any, in the contract's shape."""
+        """Return the existing entries of `ids`, of one memory or of any, in the contract's shape."""
 
     async def delete(self, caller: Caller, memory_ref: str, memory_id: str) -> bool:
-        """Forget an entry for good; whether it was there."""
+        """Forget an entry for good; return whether it existed."""
 
 
 class PromptSource(Protocol):
@@ -146,14 +149,14 @@ class PromptSource(Protocol):
 
     @property
     def defaults(self) -> Mapping[PromptKind, PromptRef]:
-        """What the host itself names, where nobody else does."""
+        """The host's own choice, used when nothing else names a template."""
 
     async def template(self, tenant: str, ref: PromptRef, kind: PromptKind | None = None) -> PromptTemplate:
-        """The template that a reference of the tenant means, of this kind; `not_found`."""
+        """Return the template of this kind that a tenant's reference names; `not_found`."""
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """What is wired; a node type that needs what is not is refused (W6)."""
+    """The wired ports; a node type that needs a missing one is refused (W6)."""
 
     models: MockModels | None = None
     tools: ToolSource | None = None
@@ -162,9 +165,9 @@ class Ports(msgspec.Struct, frozen=True):
     memory: MemorySource | None = None
     prompts: PromptSource | None = None
     capabilities_of: Callable[[Model], frozenset[str]] | None = None
-    """What a model is known to be capable of."""
+    """Returns the known capabilities of a model."""
     secrets: Callable[[str, str], Awaitable[str | None]] | None = None
-    """The value of a tenant's credential; for the contract's own node types alone."""
+    """Returns the value of a tenant's credential; only the contract's own node types may call it."""
 
     def has(self, name: str) -> bool:
         known: dict[str, Any] = {"models": self.models, "tools": self.tools, "http": self.http, "memory": self.memory}

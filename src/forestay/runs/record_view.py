@@ -1,14 +1,13 @@
-"""The ledger's records as a caller sees them: nothing of a run that the caller may not read (W24).
+"""Shows the ledger's records to a caller, and masks the parts of runs that the caller may not read (W24).
 
 Invariants:
 
-- V1  What a run hides is masked in every record about it: its own, its artifacts', and those that name it.
-- V2  The private part of a run's record is masked whole, and so are the texts of a relay session of a run that hides
-      something: a model's words may be a part of it.
-- V3  The sensitive variables of a schedule's inputs, of an inbound event's and of a workflow's defaults are masked by
-      their names.
-- V4  What looks like a credential is masked in every record.
-- V5  A caller who may read the runs of the tenant sees the record as it is stored, so that its hash can be checked.
+- V1  A run's secrets are masked in every record about it: its own, its artifacts', and those that name it.
+- V2  The private part of a run's record is masked whole. If the run has secrets, so are the texts of its relay session,
+      because a model's text may contain a part of one.
+- V3  Sensitive variables are masked by name in inputs of schedules and inbound events, and in a workflow's defaults.
+- V4  Everything that looks like a credential is masked in every record.
+- V5  A caller who may read the runs of the tenant sees the stored record, so that its hash can be checked.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Reads = Callable[[str], bool]
 
 
 class RecordShown(msgspec.Struct, frozen=True):
-    """A record, and whether something in it is masked: then its hash is of more than is shown."""
+    """A record, and whether a part of it is masked: then its hash does not match the shown content."""
 
     record: Record
     masked: bool
@@ -45,7 +44,7 @@ class LedgerView:
         self._states: dict[str, RunState | None] = {}
 
     async def read(self, stream: str, start: int = 0, limit: int | None = None) -> list[RecordShown]:
-        """Records of one stream from `start` on."""
+        """Return records of one stream from `start` on."""
         return await self._shown(stream, await self._ledger.read(stream, start, limit))
 
     async def _shown(self, stream: str, records: Iterable[Record]) -> list[RecordShown]:
@@ -58,7 +57,7 @@ class LedgerView:
         return shown
 
     async def _covered(self, family: str, rest: str, first: dict[str, Any], record: Record) -> Record:
-        """The record as it may be seen; itself when nothing is masked."""
+        """Return the record as the caller may see it; the same object when nothing is masked."""
         run = await self._run_of(family, rest, first, record)
         tenant = _tenant(family, rest, first) if run is None else run.owner.tenant if run.owner else ""
         if self._reads(tenant):  # V5
@@ -76,7 +75,7 @@ class LedgerView:
         return _with(record, payload=redact(record.payload), attrs=redact(record.attrs))  # V4
 
     async def _run_of(self, family: str, rest: str, first: dict[str, Any], record: Record) -> RunState | None:
-        """The run that a record is about."""
+        """Return the run that a record is about."""
         if family in ("run", "artifact"):
             name: Any = rest.partition("/")[0]
         elif family == "relay":
@@ -104,19 +103,19 @@ class LedgerView:
         return {**payload, "inputs": inputs}
 
     async def _first(self, stream: str) -> dict[str, Any]:
-        """What a stream began with: whose it is."""
+        """Return the first payload of a stream, which names its owner."""
         records = await self._ledger.read(stream, 0, 1)
         return records[0].payload if records and isinstance(records[0].payload, dict) else {}
 
 
 def run_of(app: str) -> str | None:
-    """The run whose agent has a relay session: its application is named `tenant::run/node/iteration`."""
+    """Return the run of a relay session, whose application is named `tenant::run/node/iteration`."""
     run, _, rest = app.rpartition("::")[2].partition("/")
     return run if run.startswith("run_") and rest else None
 
 
 def _tenant(family: str, rest: str, first: dict[str, Any]) -> str:
-    """Whose records these are when no run is: what is nobody else's is the operator's."""
+    """Return the tenant of records without a run; records without an owner are the operator's."""
     if family == "workflow":
         owner = rest.partition("/")[0]
         return OPERATOR if owner == SHARED else owner
@@ -127,7 +126,7 @@ def _tenant(family: str, rest: str, first: dict[str, Any]) -> str:
 
 
 def _with(record: Record, **parts: Any) -> Record:
-    """The record with these parts; itself when they are what it has."""
+    """Return the record with these parts; the same object when nothing changes."""
     if all(getattr(record, name) == value for name, value in parts.items()):
         return record
     return msgspec.structs.replace(record, **parts)
@@ -142,7 +141,7 @@ def _wordless(value: Any) -> Any:
 
 
 def _covered(state: RunState, record: Record) -> Record:
-    """A record about the run for a caller who may not read the run: secrets and the private part are masked."""
+    """Mask secrets and the private part of a record, for a caller who may not read the run."""
     attrs = {name: MASK if name == PRIVATE else cover(state, item) for name, item in record.attrs.items()}
     payload = record.payload
     if isinstance(payload, dict):

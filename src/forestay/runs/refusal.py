@@ -1,7 +1,7 @@
-"""Whether a model still refuses, or still answers, what it was asked in a recorded run (K6, RFC 0041 §B).
+"""Tests whether a model still refuses, or still answers, a question of a recorded run (K6, RFC 0041 §B).
 
-The node's code runs up to the question, with everything before it from the log. Its model is asked, and nothing but
-whether it refused is looked at: neither what it said nor anything that the node would have done with it is kept.
+The node's code runs up to the question, with all earlier results from the log. The model is asked, and only whether it
+refused counts: its answer is not kept, and the node does nothing with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Kind = Literal["valid", "refusal"]
 
 
 class _Answered(BaseException):
-    """The model has answered; no code of the node goes on from here."""
+    """Stops the node's code once the model has answered."""
 
     def __init__(self, result: Any) -> None:
         super().__init__()
@@ -36,14 +36,14 @@ class _Answered(BaseException):
 
 
 class _Elsewhere(BaseException):
-    """The code asked for something else than the log says comes next."""
+    """Stops the code when it asks for something else than the log has next."""
 
 
 class _Asking:
-    """Stands where the run's actor stands, and lets one effect be performed; nothing is written."""
+    """Replaces the run's actor, and allows one effect; nothing is written."""
 
     def __init__(self, engine: Engine, state: RunState, wanted: str) -> None:
-        # Without the budgets' meter: it would write to accounts of a run that is not there yet.
+        # Without the budgets' meter, which would write to accounts of a run that does not exist yet.
         self.engine = copy.copy(engine)
         self.engine.ports = msgspec.structs.replace(engine.ports, governor=None)
         self.state = state
@@ -72,14 +72,14 @@ class _Asking:
 
 
 def kind_of(event: Event) -> Kind | None:
-    """What a recorded answer of a model was; None for an event that is none."""
+    """Return the kind of a model's recorded answer; None for any other event."""
     if event.type != "forestay.effect.recorded" or not str(event.payload.get("provider")).startswith("model:"):
         return None
     return _kind((event.private or {}).get("result"))
 
 
 async def answer_now(engine: Engine, state: RunState, kind: NodeType, event: Event) -> Kind | None:
-    """What the model answers today to the question whose answer `event` records; None when it cannot be asked."""
+    """Ask the model the question of `event` again; return the kind of its answer, or None when it cannot be asked."""
     assert event.node is not None
     execution = Execution(_Asking(engine, state, event.payload["key"]), event.node)  # type: ignore[arg-type]
     try:
@@ -89,7 +89,7 @@ async def answer_now(engine: Engine, state: RunState, kind: NodeType, event: Eve
         return _kind(answered.result)
     except (_Elsewhere, Parked):
         return None
-    except Exception:  # noqa: BLE001 - node code may raise anything, and a model that is away tells nothing
+    except Exception:  # noqa: BLE001 - node code may raise anything, and an unreachable model proves nothing
         return None
     return None
 

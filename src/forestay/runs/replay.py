@@ -1,4 +1,4 @@
-"""Replay: walk a recorded log, decide and compute again, compare (K3, K4, K6)."""
+"""Replay: walks a recorded log, decides and computes again, and compares (K3, K4, K6)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from forestay.runs.values import plain
 if TYPE_CHECKING:
     from forestay.runs.engine import Engine
 
-# What the decider makes of the state alone. Everything else came from outside: time, people, effects, code.
+# Events that the decider makes from the state alone. All others come from outside: time, people, effects, code.
 _DECIDED = frozenset({"node.started", "node.skipped", "run.completed", "forestay.loop.taken"})
 _OUTCOMES = frozenset({"node.completed", "node.failed", "node.retried"})
 _IGNORED = VOLATILE | {"delayMs"}
@@ -31,11 +31,11 @@ _PATIENCE = 10.0
 
 
 class Unrecorded(Exception):
-    """The code of a node that is replayed asked for something that the log does not have."""
+    """The code of a replayed node asked for something that the log does not have."""
 
 
 class _Replayer:
-    """Stands where the run's actor stands, and gives out only what is on record."""
+    """Replaces the run's actor, and gives the code only recorded results."""
 
     def __init__(self, engine: Engine, state: RunState) -> None:
         self.engine = engine
@@ -74,7 +74,7 @@ class Replay:
         self._events: list[Event] = []
 
     async def run(self) -> list[Event]:
-        """The fork's events from `fromSeq` on."""
+        """Return the fork's events from `fromSeq` on."""
         for event in self._expected:
             if self._engine.replays_ask and await self._refusal_changed(event):
                 return self._events
@@ -89,7 +89,7 @@ class Replay:
         return self._events
 
     async def _refusal_changed(self, event: Event) -> bool:
-        """Put a recorded question to its model again, and end the replay when it refuses now, or no longer (K6)."""
+        """Ask a model its recorded question again; end the replay when it now refuses, or no longer does (K6)."""
         before = kind_of(event)
         if before is None or event.node is None or self._state.budget is not None:
             return False
@@ -107,7 +107,7 @@ class Replay:
         }
         self._append(Event(REFUSAL, payload, event.node, ts=event.ts, at=event.at))
         said = "refuses what it answered" if now == "refusal" else "answers what it refused"
-        told = {"code": "replay_diverged_at_refusal", "message": f"The model {said} in the run that is replayed."}
+        told = {"code": "replay_diverged_at_refusal", "message": f"The model now {said} in the replayed run."}
         error = {**told, "details": {key: payload[key] for key in payload if key != "originalEventId"}}
         for made in decider.finish_failed(self._state, event.ts, error, event.node):
             made.ts, made.at = event.ts, event.at
@@ -115,8 +115,8 @@ class Replay:
         return True
 
     async def _compare(self, event: Event) -> str | None:
-        """How the recorded event differs from what follows now; None when it does not, or is a fact."""
-        if event.type == "forestay.run.forked":  # a branch may begin in the middle of what belongs together
+        """Return how the recorded event differs from the computed one; None when they match, or it is a fact."""
+        if event.type == "forestay.run.forked":  # a branch may begin in the middle of a group of events
             self._computed, self._decided = [], []
             return None
         if self._computed:
@@ -154,7 +154,7 @@ class Replay:
         return None if _essence(made) == _essence(event) else "output"
 
     async def _execute(self, name: str) -> list[Event]:
-        """What a node's code says, given everything that is on record."""
+        """Return the events of a node's code, run with the recorded results."""
         kind = self._engine.registry.get(self._state.plan.nodes[name].doc.type_id)
         assert kind is not None
         execution = Execution(self._actor, name)  # type: ignore[arg-type]
@@ -197,7 +197,7 @@ class Replay:
         self._append(Event("replay.diverged", payload, ts=event.ts, at=event.at))
 
     def _take(self, event: Event) -> None:
-        """Take a recorded event over with its time: how old a channel's entry was decided what came after."""
+        """Copy a recorded event with its time, because the age of a channel's entries affected later events."""
         self._append(msgspec.structs.replace(event))
 
     def _append(self, event: Event) -> None:

@@ -1,13 +1,13 @@
-"""Schedules: runs that start by the clock (W4).
+"""Schedules: start runs at times of a cron expression (W4).
 
 Invariants:
 
-- T1  A moment of a schedule starts at most one run, across crashes: the run's id is made of schedule and moment.
-- T2  Moments missed while the host was down are treated as `catchUp` says: skip them, start the latest, or all.
-- T3  When the run before is still active, `overlap` says what happens: skip, queue (one), allow, cancel-previous.
-- T4  A paused schedule starts nothing; resuming goes on with the next moment, not with the ones missed.
-- T5  What a schedule does is on its stream: fired, skipped, queued, failed.
-- T6  Of several processes, one at a time deals with a schedule; each of them knows what the others did.
+- T1  A moment of a schedule starts at most one run, also after a crash: the run's id derives from schedule and moment.
+- T2  `catchUp` decides on moments missed while the host was down: skip them, start the latest, or start all.
+- T3  `overlap` decides when the previous run is still active: skip, queue (one), allow, cancel-previous.
+- T4  A paused schedule starts nothing; after a resume, the next moment counts and not the missed ones.
+- T5  The schedule's stream records what it does: fired, skipped, queued, failed.
+- T6  Of several processes, one at a time works on a schedule; each of them knows what the others did.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ CatchUp = Literal["skip", "latest", "all"]
 MAX_BACKFILL = 1000
 MAX_PER_TENANT = 1000
 _CATCH_UP_MOST = 1000
-_MISSED_MS = 60_000  # a moment that is later than this was missed
-_RECHECK_SECONDS = 60.0  # the machine's clock may be set while we wait
-_AGAIN_SECONDS = 1.0  # after a read that failed
+_MISSED_MS = 60_000  # a moment that is later than this counts as missed
+_RECHECK_SECONDS = 60.0  # somebody may set the machine's clock meanwhile
+_AGAIN_SECONDS = 1.0  # the pause after a failed read
 _log = logging.getLogger("forestay.schedules")
 
 
 class ScheduleSpec(Wire, frozen=True, forbid_unknown_fields=True):
-    """What a caller says about a schedule."""
+    """A caller's definition of a schedule."""
 
     workflow_id: str
     cron: str
@@ -67,7 +67,7 @@ class ScheduleSpec(Wire, frozen=True, forbid_unknown_fields=True):
 
 
 class Schedule(Wire, frozen=True):
-    """A schedule and where it stands."""
+    """A schedule and its state."""
 
     schedule_id: str
     tenant: str
@@ -88,7 +88,7 @@ class Firing(Wire, frozen=True):
 
 
 class RunStarter(Protocol):
-    """What schedules need of runs."""
+    """The methods of runs that schedules need."""
 
     async def check_run(self, request: CreateRun, tenant: str) -> object: ...
 
@@ -115,7 +115,7 @@ class RunStarter(Protocol):
 
 
 Attribution = Callable[[str, str, str], Awaitable[Sequence[Fact] | None]]
-"""Whose run it is that a trigger starts: facts, by tenant, workflow and source; None when it must not start."""
+"""Returns facts about who owns a triggered run, by tenant, workflow and source; None when it must not start."""
 
 
 class _State(msgspec.Struct):
@@ -129,7 +129,7 @@ class _State(msgspec.Struct):
     workspace: str | None
     seq: int
     paused: bool
-    done_ms: int  # every moment up to here is dealt with
+    done_ms: int  # every moment up to here is handled
     last_ms: int | None
     last_run: str | None
     queued_ms: int | None
@@ -149,7 +149,7 @@ def _state_of(row: tuple[Any, ...]) -> _State:
 
 
 class ScheduleTable:
-    """The projection `schedules`: a row for each that is not deleted. It is the only fold of a schedule's stream."""
+    """The projection `schedules`: a row for each existing schedule. It is the only fold of a schedule's stream."""
 
     name = "schedules"
     version = 2
@@ -184,7 +184,7 @@ class ScheduleTable:
 
 
 def _change(record: Record) -> tuple[str, tuple[Any, ...]]:
-    """What a record changes in its schedule's row, and the values of that."""
+    """Return the SQL for a record's change of its schedule's row, and the values."""
     payload, at = record.payload, record.payload.get("scheduledFor")
     dealt_with = ", done_ms = CASE WHEN done_ms < ? THEN ? ELSE done_ms END"
     match record.type:
@@ -259,7 +259,7 @@ class Schedules:
             known.become(state)
 
     async def _follow(self) -> None:
-        """Learn what other processes do with schedules (T6)."""
+        """Follow what other processes do with schedules (T6)."""
         while True:
             with contextlib.suppress(Problem):  # the database is away
                 position = await self._ledger.position()
@@ -277,7 +277,7 @@ class Schedules:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # What callers do
+    # For callers
 
     async def create(
         self,
@@ -288,12 +288,12 @@ class Schedules:
         *,
         schedule_id: str | None = None,
     ) -> Schedule:
-        """A new schedule; a caller that must not make two gives the id, and is told of the one that is there."""
+        """Create a schedule; a caller that must not create two gives the id, and gets the existing one."""
         await self._check(spec, tenant)
         if schedule_id is not None and await self._is_known(schedule_id):
             return await self.get(schedule_id, tenant)
         if sum(state.tenant == tenant for state in self._states.values()) >= MAX_PER_TENANT:
-            raise Problem("state_conflict", "The tenant has as many schedules as it may have.", limit=MAX_PER_TENANT)
+            raise Problem("state_conflict", f"The tenant has {MAX_PER_TENANT} schedules already.", limit=MAX_PER_TENANT)
         name = schedule_id or self._ids.new("sch")
         payload = {"spec": spec, "tenant": tenant, "principal": principal, "workspace": workspace}
         await self._ledger.append(f"schedule/{name}", [Draft("schedule.created", payload)], expect=-1)
@@ -336,36 +336,37 @@ class Schedules:
         return await self._view(state)
 
     async def backfill(self, schedule_id: str, tenant: str, from_ms: int, to_ms: int) -> list[Firing]:
-        """Start the runs of the past moments in [from, to]; a moment that has its run keeps it (T1)."""
+        """Start the runs of the past moments in [from, to], unless a moment has its run already (T1)."""
         await self._is_known(schedule_id)
         state = self._state(schedule_id, tenant)
         if not 0 <= from_ms <= to_ms <= self._clock.now_ms():
-            raise Problem("out_of_range", "A range is from 1970 on, `from` before `to`, and in the past.", at="$.from")
+            message = "A range must begin in 1970 or later, have `from` before `to`, and be in the past."
+            raise Problem("out_of_range", message, at="$.from")
         moments = cron.between(state.spec.cron, state.spec.timezone, from_ms - 1, to_ms, MAX_BACKFILL + 1)
         if len(moments) > MAX_BACKFILL:
-            raise Problem("out_of_range", f"At most {MAX_BACKFILL} moments are filled at once.", limit=MAX_BACKFILL)
+            raise Problem("out_of_range", f"One backfill may have at most {MAX_BACKFILL} moments.", limit=MAX_BACKFILL)
         facts = await self._facts(state)
         if facts is None:
-            raise Problem("state_conflict", "Nobody who is responsible for this workflow is enabled.")
+            raise Problem("state_conflict", "No roster entry that owns this workflow is enabled.")
         async with self._alone(schedule_id, tenant):
             await self._record(state, "schedule.backfilled", {"from": from_ms, "to": to_ms, "count": len(moments)})
         return [Firing(scheduled_for=iso(at), run_id=await self._begin(state, at, facts)) for at in moments]
 
     async def _check(self, spec: ScheduleSpec, tenant: str) -> None:
-        """A schedule whose runs would be refused is a mistake now, not at night."""
+        """Refuse a schedule whose runs would be refused later."""
         cron.check(spec.cron, spec.timezone)
         await self._runs.check_run(_request(spec), tenant)
 
     @asynccontextmanager
     async def _alone(self, schedule_id: str, tenant: str) -> AsyncIterator[_State]:
-        """The schedule as it stands, which no other process changes while the block runs (T6)."""
+        """Lock the schedule for the block, and yield its state; no other process changes it meanwhile (T6)."""
         await self._is_known(schedule_id)
         self._state(schedule_id, tenant)
         async with self._locks.at(f"schedule/{schedule_id}", lambda: self._read_again(schedule_id)):
             yield self._state(schedule_id, tenant)
 
     async def _is_known(self, schedule_id: str) -> bool:
-        """Whether there is such a schedule; where other processes change it, as the ledger has it now."""
+        """Whether there is such a schedule; on a shared ledger, read it again first."""
         if self._locks.shared:
             await self._read_again(schedule_id)
         return schedule_id in self._states
@@ -377,7 +378,7 @@ class Schedules:
         return state
 
     async def _view(self, state: _State) -> Schedule:
-        """The schedule as it may be shown: sensitive inputs masked, as its runs mask them (W24)."""
+        """Return the schedule for callers: sensitive inputs are masked, as in its runs (W24)."""
         spec = state.spec
         inputs = await self._runs.shown_inputs(spec.workflow_id, state.tenant, spec.inputs)
         next_ms = None if state.paused else _next_ms(state)
@@ -396,8 +397,7 @@ class Schedules:
         )
 
     async def _record(self, state: _State, type: str, payload: dict[str, Any]) -> None:
-        """Write one step of a schedule that is still there; another process that writes it too is refused by the
-        ledger (T1)."""
+        """Write one step of an existing schedule; the ledger refuses the same step of another process (T1)."""
         stream = f"schedule/{state.schedule_id}"
         async with self._writing[state.schedule_id]:
             self._state(state.schedule_id, state.tenant)
@@ -412,14 +412,14 @@ class Schedules:
         return _state_of(rows[0]) if rows else None
 
     async def _read_again(self, schedule_id: str) -> None:
-        """Know a schedule as the ledger has it."""
+        """Read a schedule's current state from the ledger."""
         found = await self._look_up(schedule_id)
         if found is None:
             self._states.pop(schedule_id, None)
         else:
             self._know(found)
 
-    # What the clock does
+    # Ticking
 
     async def _tick_all(self) -> None:
         while True:
@@ -433,7 +433,7 @@ class Schedules:
                     await self._wake.wait()
 
     async def _tick(self, state: _State) -> float:
-        """Deal with what is due of one schedule; when it wants to be looked at next."""
+        """Handle the due moments of one schedule; return when to look at it next."""
         now = self._clock.now_ms()
         try:
             if state.paused:
@@ -442,19 +442,19 @@ class Schedules:
                 name = state.schedule_id
                 async with self._locks.attempt(f"schedule/{name}", lambda: self._read_again(name)) as is_ours:
                     if not is_ours:
-                        return now + 1_000  # another process deals with it, and tells
+                        return now + 1_000  # another process handles it, and records that
                     if state.schedule_id in self._states and not state.paused and _next_ms(state) <= now:
                         await self._due(state, now)
             self._take_up_queued(state)
             return _next_ms(state)
-        except Problem as problem:  # the host is full, closing, or another process writes: look again in a moment
+        except Problem as problem:  # the host is full or closing, or another process writes: look again in a moment
             _log.warning("schedule %s waits: %s", state.schedule_id, problem.message)
             with contextlib.suppress(Problem):
                 await self._read_again(state.schedule_id)
             return now + 1_000
 
     async def _due(self, state: _State, now: int) -> None:
-        """Every moment up to `now`: started, or put down as missed (T2)."""
+        """Start every moment up to `now`, or record it as missed (T2)."""
         spec = state.spec
         due = cron.between(spec.cron, spec.timezone, state.done_ms, now, _CATCH_UP_MOST)
         chosen = {at for at in due if at >= now - _MISSED_MS or spec.catch_up == "all"}
@@ -467,7 +467,7 @@ class Schedules:
                 await self._record(state, "schedule.skipped", {"scheduledFor": at, "reason": "missed"})
 
     async def _moment(self, state: _State, at: int) -> None:
-        """Start the run of one moment, or say why not (T3)."""
+        """Start the run of one moment, or record why not (T3)."""
         overlap = state.spec.overlap
         if overlap != "allow" and (state.queued_ms is not None or await self._is_active(state)):
             if overlap == "queue" and state.queued_ms is None:
@@ -496,13 +496,13 @@ class Schedules:
             await self._record(state, "schedule.fired", {"scheduledFor": at, "runId": run_id})
 
     async def _facts(self, state: _State) -> Sequence[Fact] | None:
-        """Whose run it is; None when nobody who owns the workflow works at present."""
+        """Return facts about the run's owner; None when no owner of the workflow is enabled."""
         if self._attribution is None:
             return ()
         return await self._attribution(state.tenant, state.spec.workflow_id, "schedule")
 
     async def _begin(self, state: _State, at: int, facts: Sequence[Fact] = ()) -> str:
-        """The run of a moment, made if it is not there (T1)."""
+        """Create the run of a moment, unless it exists; return its id (T1)."""
         run_id = _run_id(state.schedule_id, at)
         request = _request(state.spec, {"scheduleId": state.schedule_id, "scheduledFor": iso(at)})
         try:
@@ -523,7 +523,7 @@ class Schedules:
             return False
 
     def _take_up_queued(self, state: _State) -> None:
-        """Wait for the run before to end, then start the one in the queue."""
+        """Wait for the previous run to end, then start the queued one."""
         name = state.schedule_id
         if state.queued_ms is not None and name not in self._waiting:
             self._waiting[name] = asyncio.create_task(self._after_previous(state))
@@ -538,17 +538,17 @@ class Schedules:
             async with self._locks.at(f"schedule/{name}", lambda: self._read_again(name)):
                 if state.queued_ms is not None and not state.paused and state.schedule_id in self._states:
                     await self._fire(state, state.queued_ms)
-        except Problem as problem:  # it stays in the queue; the next look at the schedule takes it up again
+        except Problem as problem:  # it stays in the queue for the next look at the schedule
             _log.warning("schedule %s waits: %s", state.schedule_id, problem.message)
 
 
 def _next_ms(state: _State) -> int:
-    """The first moment that is not dealt with."""
+    """Return the first moment that is not handled yet."""
     return cron.next_ms(state.spec.cron, state.spec.timezone, state.done_ms)
 
 
 def _request(spec: ScheduleSpec, metadata: dict[str, Any] | None = None) -> CreateRun:
-    """The run that a schedule starts."""
+    """Return the request for a schedule's run."""
     return CreateRun(
         workflow_id=spec.workflow_id,
         inputs=spec.inputs,
@@ -559,6 +559,6 @@ def _request(spec: ScheduleSpec, metadata: dict[str, Any] | None = None) -> Crea
 
 
 def _run_id(schedule_id: str, at: int) -> str:
-    """The id of a moment's run: always the same, and in its place in time among the others."""
+    """Return the id of a moment's run: always the same, and sorted by time among other ids."""
     seed = hashlib.sha256(f"{schedule_id}\0{at}".encode()).digest()
     return Ids(ManualClock(at), SeededRandomness(seed)).new("run")

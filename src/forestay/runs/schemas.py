@@ -1,4 +1,4 @@
-"""The JSON Schemas of the bodies that runs say and take, generated from their types."""
+"""The JSON Schemas of the bodies that runs return and accept, generated from their types."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a run must not show: the values of sensitive variables and outputs, wherever they turn up later.
+"""Masks the values of sensitive variables and outputs of a run, wherever they appear.
 
 - H1  A text of at least four characters that a sensitive variable or output has had is masked in every event, snapshot,
       query and bundle of its run, also inside other texts, and also after a node passed it on.
-- H2  A child that is given such a text hides it too, and so does the parent of a child that gives one back.
+- H2  A child that gets such a text masks it too, and so does the parent of a child that returns one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from forestay.runs.state import RunState
 
 MASK = "[REDACTED]"
-_SHORTEST = 4  # shorter ones are in every other word
+_SHORTEST = 4  # shorter texts occur in too many words
 _MOST = 1000
-# Events after which a run may know one more.
+# Events that may give a run a new secret.
 TELLING = frozenset({"variable.changed", "channel.written", "node.completed", "node.dispatched", "forestay.run.forked"})
 _SHOWN = ("node_states", "inputs", "variables", "channels", "outputs", "metadata", "configurable")
-# What an event is about, by names that the workflow's author gave: a secret that reads like one of them hides none.
+# Names that the workflow's author gave: a secret that equals one of them does not mask it.
 _NAMES = frozenset(
     {"nodeId", "typeId", "interruptId", "kind", "workflowId", "workflowVersion", "childRunId", "childWorkflowId"}
     | {"childStatus", "channel", "reducer", "name", "edgeId", "sourceNodeId", "targetNodeId", "toolName", "callId"}
@@ -34,7 +34,7 @@ _CHILDREN = frozenset({"core.subWorkflow", "core.dispatch", "core.map", "core.or
 
 
 def texts(value: Any) -> Iterator[str]:
-    """The texts inside a value that are long enough to be told from others."""
+    """Yield the texts inside a value that are long enough to be masked."""
     if isinstance(value, str):
         if len(value) >= _SHORTEST:
             yield value
@@ -47,27 +47,27 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def learn(state: RunState, value: Any) -> None:
-    """From now on the texts of `value` are the run's secrets."""
+    """Add the texts of `value` to the run's secrets."""
     for text in texts(value):
         if len(state.secrets) < _MOST:
             state.secrets.add(text)
 
 
 def inside(secrets: Iterable[str], value: Any) -> list[str]:
-    """Those of `secrets` that `value` carries (H2)."""
+    """Return those of `secrets` that `value` contains (H2)."""
     found = list(texts(value))
     return sorted(secret for secret in secrets if any(secret in text for text in found))
 
 
 def may_have(plan: Plan) -> bool:
-    """Whether a run of this plan can come to have secrets, so that its state must be asked."""
+    """Whether a run of this plan can have secrets, so that its state must be checked."""
     return bool(plan.sensitive) or any(
         node.doc.output_sensitivity or node.doc.type_id in _CHILDREN for node in plan.nodes.values()
     )
 
 
 def cover(state: RunState, value: Any) -> Any:
-    """`value` without the run's secrets (H1); the longest first, so that none leaves a part of another."""
+    """Return `value` without the run's secrets (H1); the longest is masked first, so that no part of one remains."""
     return _covered(value, sorted(state.secrets, key=len, reverse=True)) if state.secrets else value
 
 
@@ -83,12 +83,12 @@ def cover_payload(state: RunState, payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def masked(values: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """`values` without those of the sensitive `names`."""
+    """Return `values` with those of the sensitive `names` masked."""
     return {name: MASK if name in names else value for name, value in values.items()}
 
 
 def masked_defaults(put: dict[str, Any]) -> dict[str, Any]:
-    """The payload of `workflow.put` without the defaults of sensitive variables."""
+    """Return the payload of `workflow.put` with the defaults of sensitive variables masked."""
     document = put["document"]
     variables = [
         {**item, "defaultValue": MASK} if item.get("sensitive") and "defaultValue" in item else item
@@ -98,7 +98,7 @@ def masked_defaults(put: dict[str, Any]) -> dict[str, Any]:
 
 
 def cover_run(state: RunState, run: RunSnapshot) -> RunSnapshot:
-    """A snapshot without the run's secrets (H1)."""
+    """Return a snapshot without the run's secrets (H1)."""
     changed = {name: cover(state, getattr(run, name)) for name in _SHOWN}
     if run.error is not None:
         error = run.error

@@ -1,4 +1,4 @@
-"""Every mistake of shape in a workflow document: the place, what is wrong, and what to write instead."""
+"""Finds every mistake of shape in a workflow document: its place, what is wrong, and what to write instead."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from forestay.kernel import canonical
 from forestay.runs.definition import Edge, Node, Port, Trigger, Variable, Workflow
 
 _PARTS: dict[str, type[msgspec.Struct]] = {"nodes": Node, "edges": Edge, "triggers": Trigger, "variables": Variable}
-# What to write for a field that must be there.
+# A sample value for each required field.
 _WRITE: dict[str, Any] = {
-    "id": "a-name-of-its-own",
-    "name": "What people call it",
+    "id": "a-unique-name",
+    "name": "A name for people",
     "version": "1.0.0",
     "typeId": "core.noop",
     "position": {"x": 0, "y": 0},
@@ -33,10 +33,10 @@ _WRITE: dict[str, Any] = {
     "targetNodeId": "the id of a node",
     "type": "string",
 }
-# What others call these fields, and no spelling would find.
+# Other products' names of these fields, which no spelling check would find.
 _ALSO = {"from": "sourceNodeId", "source": "sourceNodeId", "to": "targetNodeId", "target": "targetNodeId"}
 _ALSO |= {"kind": "typeId", "type": "typeId", "steps": "nodes", "when": "condition", "params": "config"}
-_TOLD = 20  # unknown fields of one object
+_TOLD = 20  # unknown fields that are reported for one object
 _SHOWN = 64  # characters of a name
 
 _VALUE = "Correct the value."
@@ -45,7 +45,7 @@ _PORT = 'Write a port: {"type": "static", "value": 3}, or one of type variable, 
 
 
 def mistakes(document: Any) -> Iterator[dict[str, str]]:
-    """Nothing for a document that can be read."""
+    """Yield the mistakes of a document; none if it can be read."""
     yield from _struct(document, Workflow, "$")
 
 
@@ -76,7 +76,7 @@ def _struct(value: Any, kind: type[msgspec.Struct], at: str) -> Iterator[dict[st
 
 
 def _unknown(meant: dict[str, str | None], fields: Iterable[str], at: str) -> Iterator[dict[str, str]]:
-    """Fields that are not there, each with the one that it was meant to be; the known ones are listed once."""
+    """Yield unknown fields, each with the probably intended one; the known ones are listed once."""
     remove = f"Remove it; known here: {', '.join(fields)}."
     for name, instead in meant.items():
         shown = name[:_SHOWN]
@@ -95,14 +95,14 @@ def _convert(value: Any, kind: Any, at: str, fix: str) -> Iterator[dict[str, str
 
 
 def _bounds(items: list[Any], kind: Any, at: str) -> Iterator[dict[str, str]]:
-    """The length of a list, whose elements have been looked at by themselves."""
+    """Check the length of a list, whose elements are checked separately."""
     for found in _convert(items, kind, at, _VALUE):
         if found["at"] == at:
             yield found
 
 
 def _meant(name: str, free: list[str]) -> str | None:
-    """The field that is not there yet and that a name was probably meant to be."""
+    """Return the missing field that an unknown name was probably meant to be."""
     close = difflib.get_close_matches(name[:_SHOWN], free, 1) or [also for also in (_ALSO.get(name),) if also in free]
     return close[0] if close else None
 

@@ -1,4 +1,4 @@
-"""The events of runs as callers are shown them: what a run hides is covered."""
+"""The events of runs for callers: a run's secrets are masked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from forestay.runs.workflows import Ref, Workflows
 
 
 class ShownEvents:
-    """Reads the logs of runs; whose they are has been asked before."""
+    """Reads the logs of runs; its callers have checked the tenant."""
 
     def __init__(self, ledger: Ledger, workflows: Workflows, engine: Engine) -> None:
         self._ledger = ledger
@@ -23,7 +23,7 @@ class ShownEvents:
         self._engine = engine
 
     async def read(self, run_id: str, from_sequence: int, limit: int | None = None) -> list[RunEvent]:
-        """Events with sequence >= `from_sequence`, in order."""
+        """Return events with sequence >= `from_sequence`, in order."""
         records = await self._ledger.read(stream_of(run_id), max(0, from_sequence), limit)
         if records and await self._may_hide(run_id, records[0]):
             state = await self.known(run_id)
@@ -31,7 +31,7 @@ class ShownEvents:
         return [to_wire(record) for record in records]
 
     async def follow(self, run_id: str, from_sequence: int) -> AsyncIterator[RunEvent]:
-        """Events from `from_sequence` on, live; ends after the terminal event."""
+        """Yield events from `from_sequence` on, live, up to the terminal event."""
         state: RunState | None = None
         covered = await self._may_hide(run_id)
         async for event in self.live(run_id, max(0, from_sequence)):
@@ -40,7 +40,7 @@ class ShownEvents:
             yield event if state is None else cover_event(state, event)
 
     async def live(self, run_id: str, start: int) -> AsyncIterator[RunEvent]:
-        """Every event from `start` on (L8), uncovered, and then the end, also when that comes before `start`."""
+        """Yield every event from `start` on (L8), unmasked; end at the terminal event, even if it is before `start`."""
         stream = stream_of(run_id)
         (last,) = await self._ledger.read(stream, 0, 1, reverse=True)
         if last.seq < start and last.type in TERMINAL_EVENTS:
@@ -53,13 +53,15 @@ class ShownEvents:
                     return
 
     async def known(self, run_id: str) -> RunState:
-        """What is known of a run's secrets; it may be ahead of the log, which hides no less."""
+        """Return a run's state with its secrets; it may be ahead of the log, which masks no less."""
         found = await self._engine.find(run_id)
         return found if isinstance(found, RunState) else found.state
 
     async def _may_hide(self, run_id: str, record: Record | None = None) -> bool:
-        """Told by the run's first event and its workflow, so that most logs are shown without folding them. `record`:
-        one of the run's, which may be the first."""
+        """Whether a run can have secrets, by its first event and its workflow: most logs are shown without a fold.
+
+        `record` is one of the run's records; if it is the first, it is not read again.
+        """
         if record is None or record.seq:
             (record,) = await self._ledger.read(stream_of(run_id), 0, 1)
         first = record.attrs[PRIVATE]

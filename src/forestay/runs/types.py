@@ -1,4 +1,4 @@
-"""What the runs service says and takes: data only, in the contract's field names (camelCase on the wire)."""
+"""The bodies of the runs service: data only, with the contract's field names (camelCase on the wire)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ InterruptKind = Literal[
     "low-confidence",
 ]
 ForkMode = Literal["replay", "branch"]
-Transport = Literal["rest", "mcp", "a2a", "ui"]  # by what the request for a run came, in the contract's words
+Transport = Literal["rest", "mcp", "a2a", "ui"]  # how the request for a run arrived, in the contract's words
 DrainPolicy = Literal["drain-current-node", "immediate"]
 
 ENGINE_VERSION = "1.0.0"
@@ -103,7 +103,7 @@ class ChildRun(Wire, frozen=True):
 
 
 class RunSnapshot(Wire, frozen=True):
-    """Where a run stands: the fold of its log. `last_sequence` is what the snapshot has seen (-1: nothing)."""
+    """The state of a run: the fold of its log up to `last_sequence` (-1: nothing)."""
 
     run_id: str
     workflow_id: str
@@ -138,7 +138,7 @@ class RunSnapshot(Wire, frozen=True):
 
 
 class RunSummary(Wire, frozen=True):
-    """A line of GET /v1/runs (W4)."""
+    """An entry of GET /v1/runs (W4)."""
 
     run_id: str
     workflow_id: str
@@ -153,7 +153,7 @@ class RunSummary(Wire, frozen=True):
 
 
 class RunFilter(Wire, frozen=True):
-    """What GET /v1/runs can ask for; times are RFC 3339."""
+    """The filter of GET /v1/runs; times are RFC 3339."""
 
     status: list[str] = []
     workflow_id: str | None = None
@@ -210,9 +210,9 @@ class RunForked(Wire, frozen=True):
 
 
 class Interrupt(Wire, frozen=True):
-    """An open question of a run, with the token that answers it (W7).
+    """An open interrupt of a run, with the token that answers it (W7).
 
-    `expires_at` is the token's; `due_at` is the question's own deadline, where it has one.
+    `expires_at` is the token's end; `due_at` is the interrupt's own deadline, if it has one.
     """
 
     interrupt_id: str
@@ -225,7 +225,7 @@ class Interrupt(Wire, frozen=True):
     resume_schema: dict[str, Any] | None = None
     votes: dict[str, Any] | None = None
     due_at: str | None = None
-    # A token for each listed approver, which answers as that approver: for those who may speak for others (W18).
+    # For callers who may speak for others: a token for each listed approver, which answers as that approver (W18).
     approver_tokens: dict[str, str] | None = None
 
 
@@ -254,7 +254,7 @@ class Resolved(Wire, frozen=True):
 
 
 class WorkflowVersion(Wire, frozen=True):
-    """What PUT /v1/workflows/{id} made; `revision` counts from 1."""
+    """The answer of PUT /v1/workflows/{id}; `revision` counts from 1."""
 
     workflow_id: str
     version: str
@@ -298,7 +298,7 @@ class Artifact(Wire, frozen=True):
 
 
 class Limits(Wire, frozen=True):
-    """The host's ceilings (OpenWOP §1.10); a run may ask for less, never for more."""
+    """The host's limits (OpenWOP §1.10); a run may set lower ones, never higher ones."""
 
     max_node_executions: int = 10_000
     max_run_duration_ms: int = 30 * 24 * 3600 * 1000
@@ -314,7 +314,7 @@ class Limits(Wire, frozen=True):
 
 
 class Load(Wire, frozen=True, omit_defaults=False):
-    """How busy the engine is, for backpressure and metrics."""
+    """The engine's load, for backpressure and metrics."""
 
     loaded_runs: int
     executing_nodes: int

@@ -1,4 +1,4 @@
-"""What can be asked of JSON values: equality, membership, patterns, size, a copy. Who counts what is read says so."""
+"""Operations on JSON values: equality, membership, patterns, size, a copy. `visit` counts the members read."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from forestay.kernel import Problem, canonical
 
 MAX_PATTERN = 512
 MAX_VALUE = 4 * 1024 * 1024
-"""Characters of the texts in a value that an expression makes, and eight for each member."""
+"""The size of an expression's result: the characters of its texts, and eight for each member."""
 MAX_NESTING = 64
 
 Visit = Callable[[int], None]
 
 MAX_VALUE_BYTES = 7 * 1024 * 1024
-"""A record of the ledger holds two of them: a variable's old value and its new one."""
+"""A record of the ledger may contain two values: the old and the new one of a variable."""
 plain = functools.partial(canonical.plain, limit=MAX_VALUE_BYTES)
-"""A value as the log will give it back: a copy, as JSON, and small enough to be written."""
+"""Returns a value as the log will return it: a copy, as JSON, small enough to be written."""
 
 
 def truthy(value: Any) -> bool:
-    """What a condition takes for true: everything but null, false, zero and what is empty."""
+    """Whether a condition counts a value as true: everything but null, false, zero and empty values."""
     return bool(value)
 
 
 def check_size(value: Any) -> None:
-    """Refuse a value that would be too large or too deep when it is written down."""
+    """Refuse a value that is too large or too deep to be written."""
     weight, level, depth = 0, [value], 0
     while level:
         depth += 1
@@ -35,7 +35,7 @@ def check_size(value: Any) -> None:
         for item in level:
             weight += 8 + (len(item) if isinstance(item, str) else 0)
             if weight > MAX_VALUE:
-                raise Problem("expression_invalid", "The expression makes too large a value.", limit=MAX_VALUE)
+                raise Problem("expression_invalid", "The expression's result is too large.", limit=MAX_VALUE)
             if isinstance(item, dict):
                 weight += sum(map(len, item))
                 below.extend(item.values())
@@ -43,7 +43,7 @@ def check_size(value: Any) -> None:
                 below.extend(item)
         level = below
         if depth > MAX_NESTING:
-            raise Problem("expression_invalid", f"A value may be nested {MAX_NESTING} deep.", limit=MAX_NESTING)
+            raise Problem("expression_invalid", f"A value may be nested at most {MAX_NESTING} deep.", limit=MAX_NESTING)
 
 
 def _free(count: int) -> None:
@@ -64,7 +64,7 @@ def equal(left: Any, right: Any, visit: Visit = _free) -> bool:
 
 
 def holds(container: Any, item: Any, visit: Visit = _free) -> bool:
-    """Whether a string has a part, an array an element, an object a key."""
+    """Whether a string contains a text, an array an element, or an object a key."""
     if isinstance(container, str):
         visit(len(container))
         return isinstance(item, str) and item in container
@@ -77,7 +77,7 @@ def holds(container: Any, item: Any, visit: Visit = _free) -> bool:
 
 
 def matches(text: Any, pattern: Any) -> bool:
-    """Whether `pattern` is found in `text`, by a linear-time engine (E5)."""
+    """Whether `pattern` matches in `text`, by a linear-time engine (E5)."""
     if not isinstance(text, str) or not isinstance(pattern, str):
         return False
     return compile_pattern(pattern).search(text) is not None
@@ -86,8 +86,8 @@ def matches(text: Any, pattern: Any) -> bool:
 @functools.lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> Any:
     if len(pattern) > MAX_PATTERN:
-        raise Problem("expression_invalid", f"A pattern may have {MAX_PATTERN} characters.", limit=MAX_PATTERN)
-    import re2  # a large library, for those who use a pattern
+        raise Problem("expression_invalid", f"A pattern may have at most {MAX_PATTERN} characters.", limit=MAX_PATTERN)
+    import re2  # a large library, loaded only for patterns
 
     options = re2.Options()
     options.log_errors = False
@@ -95,11 +95,12 @@ def compile_pattern(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options=options)
     except re2.error as error:
-        raise Problem("expression_invalid", f"{pattern[:80]!r} is not a pattern.", reason=str(error)[:200]) from error
+        message = f"{pattern[:80]!r} is not a valid pattern."
+        raise Problem("expression_invalid", message, reason=str(error)[:200]) from error
 
 
 def member(value: Any, key: Any) -> Any:
-    """`value.key`: null where there is nothing (E3)."""
+    """Return `value.key`, or null if it is missing (E3)."""
     if isinstance(value, dict):
         return value.get(key) if isinstance(key, str) else None
     if isinstance(value, list | str) and isinstance(key, int) and not isinstance(key, bool):

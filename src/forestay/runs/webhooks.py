@@ -1,17 +1,18 @@
-"""Webhooks: signed events to the receivers that asked for them, at least once, until a receiver proves dead.
+"""Webhooks: deliver signed events to subscribed receivers, at least once, with retries.
 
 Invariants:
 
-- B1  An event that is on disk is delivered to every subscription of its tenant that wants it, across crashes.
+- B1  An event that is on disk is delivered to every subscription of its tenant that wants it, also after a crash.
 - B2  A delivery is signed over `{timestamp}.{body}` with a secret that only the receiver and this host can know; the
-      secret is derived and stands nowhere on disk.
-- B3  A failed delivery is tried again with growing pauses; in the end it is a dead letter, to be seen and retried.
-- B4  A receiver that is slow or dead delays no other, and never the engine.
-- B5  Only tokens of a question that this very event asks go out with it (W7).
-- B6  A receiver that fails five times in a row is left alone for a while and then tried with one request; what it is
-      owed waits meanwhile and loses no attempt.
-- B7  Of several processes, one at a time sends to a receiver: a delivery goes out once, unless that process dies or
-      stands still on the way.
+      secret is derived and never on disk.
+- B3  A failed delivery is retried with growing pauses; after the last attempt it is a dead letter, which can be listed
+      and retried.
+- B4  A slow or dead receiver delays no other receiver, and never the engine.
+- B5  An event carries only the tokens of the interrupt that it announces (W7).
+- B6  A receiver that fails five times in a row gets nothing for a while, and then one trial request; its deliveries
+      wait meanwhile and lose no attempt.
+- B7  Of several processes, one at a time sends to a receiver: a delivery is sent once, unless that process dies or
+      stalls while sending.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ MAX_PER_TENANT = 200
 _ATTEMPT_MS = 5_000
 _CONCURRENT = 32
 _CONCURRENT_EACH = 4
-_AGAIN_SECONDS = 1.0  # after a read that failed
-_RECHECK_SECONDS = 60.0  # the machine's clock may be set while we wait
-_SHARED_SECONDS = 1.0  # how often a process looks for what others owe
-# The oldest few of each receiver: however much one of them is owed, the others get their turn (B4).
+_AGAIN_SECONDS = 1.0  # the pause after a failed read
+_RECHECK_SECONDS = 60.0  # somebody may set the machine's clock meanwhile
+_SHARED_SECONDS = 1.0  # how often a process looks for deliveries of other processes
+# The oldest few of each receiver: a long queue of one receiver does not delay the others (B4).
 _DUE = """
     SELECT delivery_id, webhook_id, tenant, run_id, sequence, type, url, attempts FROM (
         SELECT *, row_number() OVER (PARTITION BY webhook_id, url ORDER BY due_ms, run_id, sequence) AS place
@@ -57,14 +58,14 @@ _log = logging.getLogger("forestay.webhooks")
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """Pauses of `first_ms`, doubling up to `most_ms`, each up to a quarter longer by chance."""
+    """Pauses that begin with `first_ms` and double up to `most_ms`, each with up to a quarter of random extra time."""
 
     max_attempts: int = 8
     first_ms: int = 2_000
     most_ms: int = 3_600_000
 
     def pause_ms(self, attempt: int, randomness: Randomness) -> int | None:
-        """How long to wait after failed attempt number `attempt` (from 1); None: it was the last."""
+        """Return the pause after failed attempt number `attempt` (from 1); None after the last one."""
         if attempt >= self.max_attempts:
             return None
         pause = min(self.first_ms << (attempt - 1), self.most_ms)
@@ -72,7 +73,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 class Webhook(Wire, frozen=True):
-    """A subscription as its owner may see it."""
+    """A subscription as its owner sees it."""
 
     webhook_id: str
     url: str
@@ -88,7 +89,7 @@ class Webhook(Wire, frozen=True):
 
 
 class Registered(Wire, frozen=True):
-    """What registering answers: the only time the secret is shown."""
+    """The answer to a registration; the secret is shown only here."""
 
     webhook_id: str
     secret: str
@@ -97,7 +98,7 @@ class Registered(Wire, frozen=True):
 
 
 class Delivery(Wire, frozen=True):
-    """A delivery that is on its way or dead."""
+    """A pending or dead delivery."""
 
     delivery_id: str
     run_id: str
@@ -110,7 +111,7 @@ class Delivery(Wire, frozen=True):
 
 
 class Source(Protocol):
-    """What webhooks read of runs."""
+    """The methods of runs that webhooks need."""
 
     async def events(
         self, run_id: str, tenant: str, from_sequence: int = 0, limit: int | None = None
@@ -151,7 +152,7 @@ class Webhooks:
         locks: Locks | None = None,
     ) -> None:
         self._locks = locks or Locks()
-        self._ours: set[str] = set()  # receivers that this process had when the outbox was last asked
+        self._ours: set[str] = set()  # receivers that this process held at the last query of the outbox
         self._ledger = ledger
         self._source = source
         self._http = http
@@ -162,12 +163,12 @@ class Webhooks:
         self._check_url = check_url
         self.policy = policy or RetryPolicy()
         self._agent = agent
-        self._changing = asyncio.Lock()  # a subscription is looked at and changed by one caller at a time
+        self._changing = asyncio.Lock()  # one caller at a time checks and changes subscriptions
         self._wake = asyncio.Event()
-        self._wanted: set[str] = set()  # event types that a receiver asked for: they wake the delivery
+        self._wanted: set[str] = set()  # event types with a subscription: they wake the delivery
         self._breaker = Breaker()
         self._in_flight: dict[str, str] = {}
-        self._ended: set[str] = set()  # since the outbox was last asked: its answer may be older than their end
+        self._ended: set[str] = set()  # ended since the last query of the outbox, whose answer may be older
         self._tasks: set[asyncio.Task[None]] = set()
         self._loops: list[asyncio.Task[None]] = []
 
@@ -176,7 +177,7 @@ class Webhooks:
     async def register(
         self, tenant: str, url: str, events: list[str], tags: list[str] | None = None, *, webhook_id: str | None = None
     ) -> Registered:
-        """A new subscription; a caller that must not make two gives the id, and is told of the one that is there."""
+        """Create a subscription; a caller that must not create two gives the id, and gets the existing one."""
         types = sorted(set(events))
         if not types:
             raise Problem("schema_mismatch", "A webhook needs at least one event type.", at="$.events")
@@ -198,7 +199,8 @@ class Webhooks:
             if webhook_id in known:
                 return _registered(webhook_id, self._secret(webhook_id, 1))
             if len(known) >= MAX_PER_TENANT:
-                raise Problem("state_conflict", "The tenant has as many webhooks as it may have.", limit=MAX_PER_TENANT)
+                message = f"The tenant has {MAX_PER_TENANT} webhooks already."
+                raise Problem("state_conflict", message, limit=MAX_PER_TENANT)
             await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.registered", doc)], expect=-1)
         self._wanted.update(types)
         self._wake.set()
@@ -221,7 +223,7 @@ class Webhooks:
             await self._ledger.append(f"webhook/{webhook_id}", [Draft("webhook.removed", {})])
 
     async def rotate(self, webhook_id: str, tenant: str) -> Registered:
-        """A new secret; for a day deliveries carry the old signature too."""
+        """Make a new secret; for a day, deliveries have the old signature too."""
         async with self._changing:
             doc = await self._doc(webhook_id, tenant)
             version = int(doc["secretVersion"]) + 1
@@ -230,7 +232,7 @@ class Webhooks:
         return _registered(webhook_id, secret)
 
     async def deliveries(self, webhook_id: str, tenant: str, limit: int = 100) -> list[Delivery]:
-        """What is not delivered yet, dead letters first."""
+        """Return the undelivered events, dead letters first."""
         await self._doc(webhook_id, tenant)
         rows = await self._ledger.query(
             "SELECT delivery_id, run_id, sequence, type, state, attempts, due_ms, error FROM webhook_outbox "
@@ -252,7 +254,7 @@ class Webhooks:
         ]
 
     async def retry(self, webhook_id: str, delivery_id: str, tenant: str) -> None:
-        """Take a dead letter up again."""
+        """Retry a dead letter."""
         await self._doc(webhook_id, tenant)
         dead = await self._ledger.query(
             "SELECT 1 FROM webhook_outbox WHERE delivery_id = ? AND webhook_id = ? AND state = 'dead'",
@@ -302,14 +304,14 @@ class Webhooks:
         self._loops = [asyncio.create_task(self._watch()), asyncio.create_task(self._deliver_all())]
 
     async def _learn(self) -> None:
-        """Which events are worth waking up for."""
+        """Learn which events wake the delivery."""
         types = await self._ledger.query("SELECT DISTINCT type FROM webhook_types")
         self._wanted.update(row[0] for row in types)
         if await self._ledger.query("SELECT 1 FROM webhook_runs WHERE callback IS NOT NULL LIMIT 1"):
             self._wanted.update(CALLBACK_EVENTS)
 
     async def close(self) -> None:
-        """Stop; what is on its way is sent again at the next start."""
+        """Stop; unfinished deliveries are sent again at the next start."""
         tasks = [*self._loops, *self._tasks]
         for task in tasks:
             task.cancel()
@@ -318,12 +320,12 @@ class Webhooks:
         await self._locks.leave(self._ours)
 
     def check_callback(self, url: str) -> None:
-        """Refuse a `callbackUrl` that must not be called, and be ready for the others."""
+        """Refuse a `callbackUrl` that must not be called; otherwise watch for its events."""
         self._check(url, "$.callbackUrl")
         self.expect_callbacks()
 
     def _check(self, url: str, at: str) -> None:
-        """Refuse an address that is never called; each delivery looks at it again, with what its name means then."""
+        """Refuse an address that must not be called; each delivery checks again what its name resolves to."""
         try:
             self._check_url(url, at)
         except Problem as problem:
@@ -331,25 +333,25 @@ class Webhooks:
             raise Problem("webhook_url_rejected", problem.message, at=at, reason=reason) from problem
 
     def expect_callbacks(self) -> None:
-        """A run with a `callbackUrl` exists: its questions and its end are worth waking up for."""
+        """Let the interrupts and the end of a run with a `callbackUrl` wake the delivery."""
         self._wanted.update(CALLBACK_EVENTS)
         self._wake.set()
 
     async def _watch(self) -> None:
-        """Wake the delivery when an event is written that a receiver wants; sleep while no receiver wants any."""
+        """Wake the delivery when an event with a subscription is written; sleep while there is no subscription."""
         while not self._wanted:
             await self._wake.wait()
             await asyncio.sleep(0)
             if not self._wanted:
                 self._wake.clear()
         while True:
-            with contextlib.suppress(Problem):  # the log cannot be read now
+            with contextlib.suppress(Problem):  # the log cannot be read at the moment
                 await self._follow()
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _follow(self) -> None:
         position = await self._ledger.position()
-        self._wake.set()  # for what was written up to there
+        self._wake.set()  # for events up to that position
         async with contextlib.aclosing(self._ledger.follow_all("run/", position)) as records:
             async for _, record in records:
                 if record.type in self._wanted:
@@ -362,7 +364,7 @@ class Webhooks:
                 if self._locks.shared:
                     await self._learn()
                 next_ms = await self._start_due()
-            except Problem as problem:  # what is owed stays owed
+            except Problem as problem:  # the deliveries stay in the outbox
                 _log.error("the outbox cannot be read: %s", problem.message)
                 next_ms = self._clock.now_ms() + round(_AGAIN_SECONDS * 1000)
             pause = _SHARED_SECONDS if self._locks.shared else None
@@ -373,7 +375,7 @@ class Webhooks:
                     await self._wake.wait()
 
     async def _receivers_of(self, rows: list[tuple[Any, ...]]) -> set[str]:
-        """The receivers of these deliveries that this process had before it asked for them (B7)."""
+        """Return the receivers of these deliveries that this process held before the query (B7)."""
         wanted = {_receiver_of(row) for row in rows}
         if not self._locks.shared:
             return wanted
@@ -383,11 +385,11 @@ class Webhooks:
         await self._locks.leave(idle)
         self._ours = (self._ours | held) - lost - idle
         if held - had:
-            self._wake.set()  # what another process has sent meanwhile is no longer in the outbox: ask again
+            self._wake.set()  # query again: another process may have delivered some meanwhile
         return had
 
     async def _start_due(self) -> int | None:
-        """Start what is due and has room; the time of what is due next, when there is one."""
+        """Start due deliveries, as far as there is room; return when the next one is due, if there is one."""
         now = self._clock.now_ms()
         self._ended.clear()
         rows = await self._ledger.query(_DUE, (now, _CONCURRENT_EACH))
@@ -432,7 +434,7 @@ class Webhooks:
                     {"deliveryId": due.delivery_id, "attempt": attempt, "error": error[:200], "nextMs": next_ms},
                 )
             await self._ledger.commit(Append(f"webhook/{due.webhook_id}", [draft]))
-        except Problem as problem:  # the ledger does not take the outcome: the delivery stays due
+        except Problem as problem:  # the ledger refused the outcome: the delivery stays due
             _log.error("the outcome of %s could not be written: %s", due.delivery_id, problem.message)
             await asyncio.sleep(1)
         finally:
@@ -441,13 +443,13 @@ class Webhooks:
             self._wake.set()
 
     async def _attempt(self, due: _Due) -> str | None:
-        """Send once; None when the receiver took it, else why not."""
+        """Send once; return None when the receiver accepted it, else the reason."""
         try:
             url, secrets = await self._receiver(due)
             body = await self._body(due)
             trace = await self._trace(due)
         except Problem as problem:
-            if problem.key in _GONE:  # the run or the subscription is gone: nothing is owed
+            if problem.key in _GONE:  # the run or the subscription is gone: there is nothing to deliver
                 return None
             return problem.message
         stamp = str(self._clock.now_ms() // 1000)
@@ -471,21 +473,21 @@ class Webhooks:
             async with asyncio.timeout(_ATTEMPT_MS / 1000 + 1):
                 response = await self._http.send(request, caller)
         except Problem as problem:
-            taken = problem.details.get("status", 0) // 100 == 2  # the receiver took it, and answered more than is read
+            taken = problem.details.get("status", 0) // 100 == 2  # accepted, but the answer is too long to read
             return None if taken else problem.message
         except TimeoutError:
             return "The receiver did not answer in time."
         return None if 200 <= response.status < 300 else f"The receiver answered {response.status}."
 
     async def _trace(self, due: _Due) -> dict[str, str]:
-        """The trace that the run belongs to, for the receiver to go on with."""
+        """Return the run's trace as a header, so that the receiver can continue it."""
         started = await self._ledger.read(f"run/{due.run_id}", 0, 1)
         metadata = started[0].payload.get("metadata") if started else None
         found = read_traceparent((metadata or {}).get("traceparent"))
         return {"traceparent": found} if found else {}
 
     async def _receiver(self, due: _Due) -> tuple[str, list[str]]:
-        if due.url is not None:  # a run's callbackUrl shares no secret with us: the token inside is what counts
+        if due.url is not None:  # a run's callbackUrl has no secret with us: its token proves the sender
             return due.url, []
         doc = await self._doc(due.webhook_id, due.tenant)
         version = int(doc["secretVersion"])
@@ -508,7 +510,7 @@ class Webhooks:
         return msgspec.json.encode(body)
 
     async def settled(self) -> None:
-        """Wait until nothing is in flight and nothing can go out now; for tests and for draining."""
+        """Wait until no delivery is in flight and none can be sent now; for tests and for draining."""
         async for _ in self._ticks():
             now = self._clock.now_ms()
             due = await self._ledger.query(_DUE, (now, 1))
@@ -525,17 +527,17 @@ _DOC = "doc, secret_version, rotated_ms"
 
 
 def _receiver_of(row: tuple[Any, ...]) -> str:
-    """The receiver of a row that is due."""
+    """Return the receiver of a due row."""
     return _receiver(row[1], row[6])
 
 
 def _receiver(webhook_id: str, url: str | None) -> str:
-    """Who gets a delivery: a subscription, or the address of a run's callback, whose length nobody bounds."""
+    """Return the name of a receiver: a subscription, or a hash of a run's callback address, which may be long."""
     return "webhook/" + (webhook_id if url is None else hashlib.sha256(url.encode()).hexdigest()[:32])
 
 
 def _doc(doc: str, version: int, rotated_ms: int | None) -> dict[str, Any]:
-    """A subscription as it was registered, with the secret that it has now."""
+    """Return a subscription as it was registered, with its current secret version."""
     return {**json.loads(doc), "secretVersion": version, "rotatedMs": rotated_ms}
 
 
@@ -549,7 +551,7 @@ def _registered(webhook_id: str, secret: str) -> Registered:
 
 
 def fingerprint(secret: str) -> str:
-    """The first eight hex digits of the secret's SHA-256: what logs and lists may show."""
+    """Return the first eight hex digits of the secret's SHA-256, which logs and lists may show."""
     return hashlib.sha256(secret.encode()).hexdigest()[:8]
 
 

@@ -1,4 +1,4 @@
-"""Conversations: a session is a tree of entries in a stream of the ledger; pi's session files come in and go out."""
+"""Conversations: a session is a tree of entries in a stream of the ledger; it can read and write pi's session files."""
 
 from typing import TYPE_CHECKING
 

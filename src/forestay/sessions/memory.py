@@ -1,4 +1,4 @@
-"""Where sessions are kept: the protocol, and a keeper that lasts as long as the process."""
+"""Stores of sessions: the protocol, and a store in memory."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from forestay.sessions.tree import Entry, SessionTree
 
 
 class SessionKeeper(Protocol):
-    """Keeps the sessions that extensions begin, leave and come back to."""
+    """Stores the sessions that extensions begin, leave and return to."""
 
     def new(self, *, path: Sequence[Entry] = (), parent: str | None = None) -> SessionTree:
-        """A new session: empty, or with the entries of a branch of another one."""
+        """Return a new session: empty, or with the entries of another session's branch."""
 
     async def open(self, id: str) -> SessionTree:
-        """The session of that id, the same object for everybody who has it open."""
+        """Return the session of that id, the same object for every caller that has it open."""
 
     async def save(self, tree: SessionTree) -> None:
-        """Make what has changed last."""
+        """Store a session's changes."""
 
 
 class MemorySessions:
-    """Keeps sessions until the process ends."""
+    """Stores sessions until the process ends."""
 
     def __init__(self, cwd: str, clock: Clock, ids: Ids) -> None:
         self._cwd, self._clock, self._ids = cwd, clock, ids
@@ -34,7 +34,7 @@ class MemorySessions:
 
     async def open(self, id: str) -> SessionTree:
         if id not in self._kept:
-            fix = "Name a session that was replaced here, by its id."
+            fix = "Give the id of a session of this process."
             raise Problem("not_found", f"There is no session {str(id)[:80]}.", fix=fix)
         return self._kept[id]
 

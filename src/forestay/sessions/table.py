@@ -1,4 +1,4 @@
-"""The list of sessions: a row for each, folded from the streams `session/…`."""
+"""The list of sessions: a row for each session, folded from the streams `session/…`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import msgspec
 from forestay.kernel import Record, Transaction
 from forestay.sessions.tree import role_of, text_of
 
-_FIRST = 200  # characters of the first message, which stands for a session without a name
+_FIRST = 200  # characters of the first message, the title of a session without a name
 
 
 class SessionLine(msgspec.Struct, frozen=True, rename="camel"):
-    """A session in a list."""
+    """A session in the list."""
 
     session_id: str
     name: str
     first: str
-    """What the user said first."""
+    """The beginning of the user's first message."""
     cwd: str
     parent: str
     entries: int

@@ -1,4 +1,4 @@
-"""How full the model's window is: what the provider counted last, and an estimate of what came after it."""
+"""The usage of the model's context window: the provider's last count, and an estimate of later entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 def context_usage(tree: SessionTree, window: int) -> dict[str, Any] | None:
-    """Pi's `{tokens, contextWindow, percent}`; after a compaction, tokens are None until the model has answered."""
+    """Return pi's `{tokens, contextWindow, percent}`; after a compaction, tokens are None until the next answer."""
     if window <= 0:
         return None
     branch = tree.branch()
@@ -25,7 +25,7 @@ def context_usage(tree: SessionTree, window: int) -> dict[str, Any] | None:
 
 
 def estimated_tokens(tree: SessionTree, coming: str = "") -> int:
-    """An estimate of all that a model would be shown of the branch, with a message that is about to be said."""
+    """Estimate the tokens of the branch for a model, including the `coming` message."""
     shown = [message.get("content") or message.get("summary") for message in tree.messages()]
     return sum(_tokens(content) for content in [*shown, coming])
 

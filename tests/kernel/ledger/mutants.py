@@ -9,8 +9,8 @@ import pytest
 
 from forestay.kernel import Problem, Record
 from forestay.kernel.ledger import sqlite_writer, writer
-from forestay.kernel.ledger.delivery import Ticket
 from forestay.kernel.ledger.sqlite_file import SqliteFile
+from forestay.kernel.ledger.writer import Ticket
 from tests.kernel.ledger.simulated_disk import SimulatedWriter
 
 

@@ -18,10 +18,10 @@ from random import Random
 from typing import Any
 
 from forestay.kernel import Problem, Record
-from forestay.kernel.ledger.delivery import Deliveries, Ticket, settle
 from forestay.kernel.ledger.ledger import BACKENDS
 from forestay.kernel.ledger.sqlite import SqliteLedger
 from forestay.kernel.ledger.sqlite_writer import SqliteWriter
+from forestay.kernel.ledger.writer import Deliveries, Ticket, settle
 from tests.simulation.machine import Process, this_process
 
 _SECTOR = 512

@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from forestay.kernel import Problem, Record, Workers
-from forestay.kernel.ledger.delivery import Deliveries
 from forestay.kernel.ledger.ledger import BACKENDS
 from forestay.kernel.ledger.workers import Beat, Queue, Worker
+from forestay.kernel.ledger.writer import Deliveries
 from tests.kernel.ledger.simulated_disk import Disk, SimulatedLedger, SimulatedWriter
 from tests.simulation.machine import WorldClock, this_process
 

@@ -177,7 +177,7 @@ async def test_an_export_of_a_sealed_ledger_comes_in_elsewhere(address: Address,
 @pytest.mark.parametrize(
     ("sql", "what"),
     [
-        ("UPDATE archives SET data = NULL, removed = 1, policy = '{}'", "no record tells"),
+        ("UPDATE archives SET data = NULL, removed = 1, policy = '{}'", "no record says"),
         ("UPDATE archives SET data = x'7b7d'", "damaged"),
         ("DELETE FROM archives", "head says"),
     ],
@@ -243,7 +243,7 @@ async def test_a_ledger_with_removed_records_is_not_copied(address: Address, tmp
         await _filled(ledger)
         await ledger.seal("run/a")
         await ledger.remove("run/a", policy=POLICY)
-        with pytest.raises(Problem, match="is not copied") as refused:
+        with pytest.raises(Problem, match="cannot be copied") as refused:
             await copy_ledger(ledger, other)
         assert refused.value.key == "records_removed"
         assert await other.count() == 0

@@ -91,6 +91,6 @@ async def test_a_trusted_head_finds_a_rewritten_history(address: Address) -> Non
         assert (await forged.verify()).ok
         faults = (await forged.verify(trusted=trusted)).faults
         assert {(fault.stream, fault.what) for fault in faults} == {
-            ("run/a", "the record is not the one that was trusted"),
+            ("run/a", "the record is not the trusted one"),
             ("run/b", "the stream is gone"),
         }

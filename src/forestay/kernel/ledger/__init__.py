@@ -1,4 +1,4 @@
-"""One ledger for everything: append-only, hash-chained, durable when it answers."""
+"""One ledger for everything: append-only, hash-chained, and durable when an append returns."""
 
 from forestay.kernel.ledger.archives import RETENTION, Removal
 from forestay.kernel.ledger.ledger import Ledger

@@ -1,18 +1,18 @@
-"""The ledger: append-only streams of hash-chained records. Everything that happens is a record of one of them.
+"""The ledger: append-only streams of hash-chained records. Everything that happens is a record of a stream.
 
-`Ledger` is what every backend gives. A backend is one module with these methods, and its line in `BACKENDS`.
+`Ledger` is the protocol of every backend. A backend is one module with these methods, and a line in `BACKENDS`.
 
-Invariants, of every backend:
+Invariants of every backend:
 
 - L1  A stream's sequences are 0, 1, 2, … without a gap.
-- L2  When `append` returns, the records are on disk; what it did not acknowledge may or may not be there.
+- L2  When `append` returns, the records are on disk; records that it did not acknowledge may or may not be there.
 - L3  A record's hash covers all its fields and the hash of the record before it.
-- L4  With `expect`, records are written only if the stream stands exactly there.
-- L5  What goes into several streams in one call goes in whole or not at all.
-- L6  A projection has seen exactly the records that are there: it changes in the same transaction.
-- L7  What one caller appends first comes first.
+- L4  With `expect`, records are written only if the stream's head is exactly that sequence.
+- L5  One call writes to all of its streams or to none.
+- L6  A projection matches the stored records exactly: it changes in the same transaction.
+- L7  The appends of one caller keep their order.
 - L8  A follower gets every record from its start on, once, in order, however slow it is.
-- L9  When writing fails, a Problem says so, reading goes on, and the next write starts clean.
+- L9  A failed write raises a Problem; reading continues, and the next write starts clean.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BACKENDS = {
     "file": "forestay.kernel.ledger.sqlite:SqliteLedger",
     "postgresql": "forestay.kernel.ledger.postgres:PgLedger",
 }
-"""The class of each kind of address, by the address's scheme; a path is a `file`."""
+"""The backend's class for each scheme of an address; a path counts as `file`."""
 
 
 class Ledger(Protocol):
@@ -41,10 +41,10 @@ class Ledger(Protocol):
 
     @staticmethod
     def open(address: Path | str, **options: Any) -> Ledger:
-        """The ledger at `address`: the path of a SQLite file, or `postgresql://user@host/database`.
+        """Open the ledger at `address`: the path of a SQLite file, or `postgresql://user@host/database`.
 
-        Options: `projections`, `clock`, `ids`, and what the backend knows besides. With `sole` the ledger is refused
-        while another process has opened it so, where processes on several machines may.
+        Options: `projections`, `clock`, `ids`, and those of the backend. With `sole`, a shared ledger is refused while
+        another process has it open with `sole`.
         """
         scheme, separator, _ = str(address).partition("://")
         found = BACKENDS.get(scheme if separator else "file")
@@ -72,16 +72,16 @@ class Ledger(Protocol):
     async def __aexit__(self, *_: object) -> None: ...
 
     def close(self) -> None:
-        """Write what is waiting, then let the database go."""
+        """Write the waiting records, then close the database."""
 
     def observe(self, watch: Callable[[list[Record], float], None]) -> None:
-        """Have `watch` called after each commit, by whoever wrote, with its records and the seconds it took."""
+        """Call `watch` after each commit of this process, with the records and the seconds that it took."""
 
     def workers(self, name: str, queue: Queue) -> Workers | None:
-        """This process under `name` among those that share the ledger; None where only one process writes to it."""
+        """Return this process, as `name`, among those that share the ledger; None if only one process writes to it."""
 
     def vault(self) -> Vault:
-        """The keys beside the ledger, for what a record must be able to lose."""
+        """Return the keys beside the ledger; without its key, the sealed part of a record is unreadable."""
 
     # Writing
 
@@ -89,11 +89,14 @@ class Ledger(Protocol):
         """Append `drafts` to `stream`; the records are on disk when this returns (L2)."""
 
     async def commit(self, *appends: Append) -> list[Record]:
-        """Append to several streams, all or nothing (L5). A cancelled caller does not take its records back."""
+        """Append to several streams, all or nothing (L5). Cancelling the caller does not undo the append."""
 
     def submit(self, *appends: Append, later: bool = False) -> Future[list[Record]]:
-        """As `commit`, for threads: the future is done when the records are on disk. With `later` they are written in
-        front of what is written next, in its transaction where there is room, or with `write_now`."""
+        """Commit from a thread: the future is done when the records are on disk.
+
+        With `later` the records wait for the next write and go first, in its transaction if there is room, or for
+        `write_now`.
+        """
 
     def write_now(self) -> None:
         """Write what was submitted for later."""
@@ -101,69 +104,72 @@ class Ledger(Protocol):
     # Retention
 
     async def seal(self, *streams: str) -> int:
-        """Move the oldest records of each stream from the table into an archive; how many it moved. Call it again until
-        there are none: an archive holds a bounded number. Everybody reads them as before."""
+        """Move the oldest records of each stream from the table into an archive; return how many it moved.
+
+        An archive holds a bounded number, so call it again until it returns 0. The records stay readable.
+        """
 
     async def remove(self, *streams: str, policy: dict[str, Any]) -> list[str]:
-        """Remove the contents of those streams that are sealed to their ends, and tell of it; which ones. Who reads
-        them hears a Problem with the policy; their heads and the hashes of their records stay."""
+        """Remove the contents of those streams that are sealed to their ends, and record it; return their names.
+
+        Reading them raises a Problem with the policy. Their heads and the hashes of their records stay.
+        """
 
     # Reading
 
     async def read(
         self, stream: str, start: int = 0, limit: int | None = None, *, reverse: bool = False
     ) -> list[Record]:
-        """Records of `stream` from sequence `start` on; with `reverse`, the last ones, newest first."""
+        """Return records of `stream` from sequence `start` on; with `reverse`, the last ones, newest first."""
 
     async def head(self, stream: str) -> Head:
-        """Where `stream` stands."""
+        """Return the head of `stream`."""
 
     async def streams(self, prefix: str = "", after: str = "", limit: int = 1000) -> dict[str, Head]:
-        """Streams whose name starts with `prefix`, by name, with their heads."""
+        """Return streams whose name starts with `prefix`, in order of name, with their heads."""
 
     async def read_all(self, prefix: str = "", after: int = 0, limit: int = 1000) -> list[tuple[int, Record]]:
-        """Records of all streams under `prefix` in the order they were written, each with its position."""
+        """Return records of all streams under `prefix` in written order, each with its position."""
 
     async def places(self, after: int = 0, limit: int = 1000) -> list[Place]:
-        """What `read_all` gives of all streams, without what the records say."""
+        """Return the places of records of all streams, as `read_all` orders them, without their contents."""
 
     async def place(self, stream: str, seq: int) -> Place | None:
-        """Where one record stands in the order of all, also when it was removed; None when it never was."""
+        """Return the place of one record among all, also of a removed one; None when it never existed."""
 
     async def removal(self, stream: str) -> Removal | None:
-        """What was removed of a stream; None when all of it is there."""
+        """Return what was removed from a stream; None when it is complete."""
 
     async def position(self) -> int:
-        """The position of the last record of all."""
+        """Return the position of the ledger's last record."""
 
     async def count(self) -> int:
-        """How many records there are."""
+        """Return the number of records."""
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Ask a projection's tables, in the dialect of `projections`. Reads only."""
+        """Query the projections' tables, in the dialect of `projections`; it only reads."""
 
     async def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """As `query`, for a few rows that an index leads to: where the database is in this process, they are read at
-        once, without another thread."""
+        """Query a few rows that an index finds; a database in this process is read at once, without another thread."""
 
     def follow(self, stream: str, start: int = 0, *, poll: float | None = None) -> AsyncGenerator[Record, None]:
-        """Records of `stream` from `start` on, and then each new one as it is written (L8).
+        """Yield records of `stream` from `start` on, and then each new one as it is written (L8).
 
-        Records written by this process arrive without polling; to see those of another process, give `poll` seconds.
+        Records of this process arrive without polling; to get those of another process, give `poll` in seconds.
         """
 
     def follow_all(
         self, prefix: str = "", after: int | None = None, *, poll: float | None = None
     ) -> AsyncGenerator[tuple[int, Record], None]:
-        """Records of every stream under `prefix` in written order, each with its position, and then each new one."""
+        """Yield records of all streams under `prefix` in written order, with their positions, then each new one."""
 
-    # The whole
+    # The whole ledger
 
     async def verify(self, prefix: str = "", trusted: Mapping[str, Head] | None = None) -> Verification:
-        """Check every chain under `prefix`, or only what came after the heads in `trusted` (L1, L3)."""
+        """Check every chain under `prefix`, or only the records after the heads in `trusted` (L1, L3)."""
 
     def export(self, prefix: str = "") -> AsyncIterator[bytes]:
-        """Every record as one line of canonical JSON, in written order."""
+        """Yield every record as one line of canonical JSON, in written order."""
 
     async def import_lines(self, lines: Iterable[bytes]) -> int:
-        """Take in what `export` wrote: whole, with its hashes, or not at all. Streams must go on where they stand."""
+        """Import all lines of `export` with their hashes, or none. Each stream must continue at its head."""

@@ -19,10 +19,9 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
-from forestay.kernel.ledger.delivery import Deliveries, Ticket
 from forestay.kernel.ledger.projections import Projection
 from forestay.kernel.ledger.records import Record
-from forestay.kernel.ledger.writer import Writer
+from forestay.kernel.ledger.writer import Deliveries, Ticket, Writer
 from forestay.kernel.problems import Problem
 
 _ALONE = 16  # groups for one caller in a row, each on disk in time, before a loop writes by itself

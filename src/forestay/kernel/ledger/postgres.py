@@ -1,7 +1,7 @@
-"""The ledger on PostgreSQL: many processes write to it, and each follows what the others write.
+"""The ledger on PostgreSQL: many processes write to it, and each follows the records of the others.
 
-Every thread that reads has a connection of its own. A follower of everything reads up to the horizon (P2), so that it
-misses nothing that a slower transaction commits later.
+Every reading thread has its own connection. A follower of all streams reads only up to the horizon (P2), so that it
+misses no record that a slower transaction commits later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from forestay.kernel.ambient import Clock, Ids, SystemClock
 from forestay.kernel.ledger import archives, tables, transfer
 from forestay.kernel.ledger import projections as folds
 from forestay.kernel.ledger.archives import Part, Sealing
-from forestay.kernel.ledger.delivery import Deliveries, Feeds
 from forestay.kernel.ledger.postgres_batch import check_places
 from forestay.kernel.ledger.postgres_dialect import Connection, Reader, table
 from forestay.kernel.ledger.postgres_hints import Hints
@@ -42,6 +41,7 @@ from forestay.kernel.ledger.records import Record, Row
 from forestay.kernel.ledger.table_ledger import PAGE, TableLedger
 from forestay.kernel.ledger.vault import Vault
 from forestay.kernel.ledger.workers import Queue, Workers
+from forestay.kernel.ledger.writer import Deliveries, Feeds
 from forestay.kernel.problems import Problem
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class PgLedger(TableLedger):
         readers: int = 4,
         sole: bool = False,
     ) -> None:
-        """With `sole` this process alone may write, and is refused while another has the ledger so."""
+        """Open the ledger; with `sole` only this process may write, and it is refused while another is the sole one."""
         clock = clock or SystemClock()
         self._server = PgServer(str(address), lock_timeout=lock_timeout, sole=sole)
         self._server.create()
@@ -119,12 +119,12 @@ class PgLedger(TableLedger):
         return self._feeds.announced(records)
 
     def _build(self, projections: Sequence[Projection]) -> None:
-        """Bring the projections' tables up to date; the ledger stands still only when one of them is old."""
+        """Bring the projections' tables up to date; writing waits only if one of them is old."""
         if self._read_now(lambda db: _old(db, projections)):
             self._write(lambda tx: _build(tx, projections)).result()
 
     def _keep(self, tx: Database, parts: Sequence[Part]) -> None:
-        """Processes that know no archives would miss records: refused while one lives, and none starts later."""
+        """Keep archives; refuse while a process lives that cannot read them, and let no such process start later."""
         check_archives_known(tx)
         archives.keep(tx, parts)
 
@@ -144,7 +144,7 @@ class PgLedger(TableLedger):
             except psycopg.Error as error:
                 if is_lost(error):
                     self._forget()
-                # A connection that rested may be stale, and tables that are built again stand in the way for a moment.
+                # An idle connection may be stale, and tables that are being rebuilt are locked for a moment.
                 again = (known and is_lost(error)) or is_in_the_way(error)
                 if attempt == _ATTEMPTS or not again:
                     raise as_problem(error) from error
@@ -168,7 +168,7 @@ class PgLedger(TableLedger):
         return reader
 
     def _forget(self) -> None:
-        """Let go of this thread's connection: the server has."""
+        """Drop this thread's connection, which the server has closed."""
         reader: Reader | None = getattr(self._local, "reader", None)
         if reader is not None:
             self._local.reader = None
@@ -177,7 +177,7 @@ class PgLedger(TableLedger):
 
 
 class Places:
-    """Gives the records of one long transaction their positions."""
+    """Numbers the records of one long transaction."""
 
     def __init__(self, tx: Database) -> None:
         sql = f"SELECT (pg_current_xact_id()::text::bigint + base) << {PLACES} FROM numbering"  # noqa: S608
@@ -195,8 +195,10 @@ class Places:
 
 
 def _old(db: Database, projections: Sequence[Projection]) -> list[Projection]:
-    """Those whose tables are not there or of an older version. Tables of a newer version count as well where that
-    version says that this one keeps them right."""
+    """Return the projections whose tables are missing or older.
+
+    Tables of a newer version are accepted if that version says that this one keeps them right.
+    """
     known = {name: (version, since) for name, version, since in db.execute(VERSIONS).fetchall()}
     old = []
     for item in projections:
@@ -217,14 +219,14 @@ def _build(tx: Database, projections: Sequence[Projection]) -> None:
 
 
 def _check_side_by_side(tx: Database, old: Sequence[Projection]) -> None:
-    """Refuse to change tables while processes live that would not keep them as they will be."""
+    """Refuse to change tables while processes live that cannot keep the new tables right."""
     known = dict(tx.execute("SELECT name, version FROM projections").fetchall())
     broken = [item.name for item in old if known.get(item.name, 0) < folds.oldest(item)]
     living = tx.execute("SELECT name FROM workers WHERE until >= clock_timestamp() ORDER BY name").fetchall()
     if broken and living:
         raise Problem(
             "state_conflict",
-            "This version keeps other tables than the processes that have the ledger open.",
+            "This version needs other tables than the processes that have the ledger open.",
             tables=broken,
             workers=[name for (name,) in living],
             fix="Stop them, run `forestay migrate`, then start them again with this version.",
@@ -232,5 +234,5 @@ def _check_side_by_side(tx: Database, old: Sequence[Projection]) -> None:
 
 
 def lacking(address: str, projections: Sequence[Projection]) -> Lacking:
-    """What a ledger lacks to be opened with these projections; changes nothing."""
+    """Return what a ledger needs before it can be opened with these projections; changes nothing."""
     return PgServer(address, lock_timeout=5.0).lacking(projections)

@@ -1,4 +1,4 @@
-"""What one transaction of a ledger on PostgreSQL writes, as statements."""
+"""Turns one transaction of a ledger on PostgreSQL into statements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAKE = (
     "INSERT INTO streams (id, name, head, hash) OVERRIDING SYSTEM VALUE "
     "SELECT * FROM unnest(?::bigint[], ?::text[], ?::bigint[], ?::bytea[])"
 )
-# Divides by nothing when a head is not where it should be.
+# Divides by zero, and so fails, when a head is not the expected one.
 _MOVE = """
     WITH moved AS (
         UPDATE streams s SET head = n.head, hash = n.hash
@@ -34,7 +34,7 @@ _INSERT = f"""
 
 
 class Statements:
-    """What a projection writes, kept until it is known that the whole ticket goes in: nothing is asked back (D6)."""
+    """Collects the statements of a projection until its whole ticket can be written; they return nothing (D6)."""
 
     def __init__(self) -> None:
         self.kept: list[Statement] = []
@@ -48,7 +48,7 @@ class Statements:
 
 
 class Batch:
-    """What one transaction writes. `tails` is how its streams end, `new` those of them that it makes."""
+    """The content of one transaction. `tails` are the ends of its streams; `new` names those that it creates."""
 
     def __init__(self, tails: dict[str, Tail], new: frozenset[str] = frozenset()) -> None:
         self.tails = tails
@@ -64,7 +64,7 @@ class Batch:
         self._told += statements.kept
 
     def ends(self) -> dict[str, Tail]:
-        """How the streams end that it writes to."""
+        """Return the tails of the streams that it writes to."""
         return {record.stream: self.tails[record.stream] for record in self.records}
 
     def statements(self) -> Iterator[Statement]:

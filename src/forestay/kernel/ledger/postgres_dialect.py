@@ -1,4 +1,4 @@
-"""The dialect that projections and the ledger's own code are written in, as psycopg takes it."""
+"""Translates the dialect of projections and of the ledger's own code for psycopg."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLACES = re.compile(r"'[^']*'|\?|%")
 
 
 class Database:
-    """A connection as the ledger's own code and its projections use it: a value's place is `?` (D1)."""
+    """A connection for the ledger's own code and its projections: a value's placeholder is `?` (D1)."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -31,7 +31,7 @@ class Database:
 
 
 class Found:
-    """The rows that a question found."""
+    """The rows that a query found."""
 
     def __init__(self, rows: Iterable[tuple[Any, ...]]) -> None:
         self._rows = iter(rows)
@@ -50,7 +50,7 @@ class Found:
 
 
 class Reader:
-    """A connection that asks with one cursor again and again: a new one for each question costs more than to ask."""
+    """A connection that reuses one cursor: a new cursor costs more than the query."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -60,12 +60,12 @@ class Reader:
         return Found(self._cursor.execute(places(text), row_of(parameters)).fetchall())
 
     def executemany(self, text: str, parameters: Iterable[Sequence[Any]], /) -> Found:
-        raise Problem("ledger_read_only", "Who reads writes nothing.")
+        raise Problem("ledger_read_only", "A reading connection cannot write.")
 
 
 @lru_cache(4096)
 def places(text: str) -> str:
-    """A statement of the dialect as psycopg takes it. Statements are ours: values are never written into them."""
+    """Translate a statement for psycopg. Statements come from our code and never contain values."""
 
     def other(found: re.Match[str]) -> str:
         return "%s" if found[0] == "?" else found[0].replace("%", "%%")
@@ -74,11 +74,13 @@ def places(text: str) -> str:
 
 
 def row_of(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Values as the server takes them. A text of PostgreSQL holds no zero byte: tables have the sign for it instead,
-    and who asks for it finds that. Records are bytes, and stay as they are."""
+    """Return values for the server. A text of PostgreSQL cannot have a zero byte: tables and queries have the sign ␀.
+
+    Records are bytes, and stay unchanged.
+    """
     return tuple(value.replace("\0", "␀") if type(value) is str and "\0" in value else value for value in values)
 
 
 def table(statement: str) -> str:
-    """A CREATE TABLE of the dialect: texts are compared byte by byte, as SQLite does."""
+    """Translate a CREATE TABLE: texts are compared byte by byte, as in SQLite."""
     return re.sub(r"\bTEXT\b", 'TEXT COLLATE "C"', statement)

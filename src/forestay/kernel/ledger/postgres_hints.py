@@ -1,7 +1,7 @@
-"""How processes on one PostgreSQL learn that another has written: a NOTIFY after the commit, and a look each second.
+"""Tells processes on one PostgreSQL that another has written: a NOTIFY after the commit, and a poll each second.
 
-A hint may be lost; the look behind it finds what it would have told. Hints are sent by a connection of their own, the
-first at once and then some milliseconds' worth, because a NOTIFY holds a lock of the whole database until its
+A hint may be lost; the next poll finds its records. Hints have their own connection. The first is sent at once, and
+later ones are gathered for some milliseconds, because a NOTIFY holds a lock of the whole database until its
 transaction is on disk.
 """
 
@@ -15,22 +15,22 @@ from collections.abc import Collection, Iterable
 import psycopg
 from psycopg import sql
 
-from forestay.kernel.ledger.delivery import Feeds
 from forestay.kernel.ledger.postgres_dialect import Connection
 from forestay.kernel.ledger.postgres_pipe import Pipe, Statement, texts, value_of
 from forestay.kernel.ledger.postgres_server import HORIZON, PgServer
 from forestay.kernel.ledger.records import Record
+from forestay.kernel.ledger.writer import Feeds
 
 _GATHER_SECONDS = 0.01
 _LOOK_SECONDS = 1.0
 _AGAIN_SECONDS = 0.2
-_MOST_BYTES = 7900  # of one NOTIFY
-_MOST_STREAMS = 1000  # of one look
+_MOST_BYTES = 7900  # in one NOTIFY
+_MOST_STREAMS = 1000  # in one poll
 _NOTIFY = "SELECT pg_notify(?, l) FROM unnest(?::text[]) l"
 
 
 class Hints:
-    """Tells other processes which streams grew, and has our followers read what others wrote."""
+    """Tells other processes which streams grew, and makes our followers read the records of others."""
 
     def __init__(self, server: PgServer, feeds: Feeds) -> None:
         self._server = server
@@ -47,7 +47,7 @@ class Hints:
             thread.start()
 
     def tell(self, records: Iterable[Record]) -> None:
-        """Have other processes learn of these records; returns at once."""
+        """Send a hint about these records to other processes; returns at once."""
         with self._lock:
             self._grown.update(record.stream for record in records)
         self._wake.set()
@@ -66,7 +66,7 @@ class Hints:
             self._wake.wait()
             self._wake.clear()
             pipe = self._tell_now(pipe)
-            self._closed.wait(_GATHER_SECONDS)  # what is written meanwhile is told together
+            self._closed.wait(_GATHER_SECONDS)  # later writes share one hint
         _close(self._tell_now(pipe))
 
     def _tell_now(self, pipe: Pipe | None) -> Pipe | None:
@@ -79,7 +79,7 @@ class Hints:
             self._notify(pipe, grown)
         except psycopg.Error:
             _close(pipe)
-            return None  # it was a hint: the look finds what was written
+            return None  # a hint may be lost: the poll finds the records
         return pipe
 
     def _notify(self, pipe: Pipe, grown: set[str]) -> None:
@@ -118,7 +118,7 @@ class Hints:
                 looked = time.monotonic()
 
     def _look(self, connection: Connection, since: int | None) -> int:
-        """Have followers read what was written since the last look; gives back where the next look begins."""
+        """Make followers read the records since the last poll; return where the next poll begins."""
         ((horizon,),) = connection.execute(f"SELECT {HORIZON}").fetchall()
         streams = connection.execute(
             "SELECT DISTINCT s.name FROM records r JOIN streams s ON s.id = r.stream WHERE r.pos >= %s LIMIT %s",
@@ -130,7 +130,7 @@ class Hints:
 
 
 def _lines(me: str, streams: Collection[str]) -> list[str]:
-    """Who tells, and streams that grew, in as many texts as NOTIFY needs."""
+    """Return the sender and the streams that grew, in as many lines as NOTIFY's limit needs."""
     lines: list[str] = []
     for stream in streams:
         if not lines or len(lines[-1]) + len(stream) >= _MOST_BYTES:

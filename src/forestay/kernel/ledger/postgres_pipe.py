@@ -1,7 +1,7 @@
-"""Statements for PostgreSQL that go out together and are answered together: one round trip, however many they are.
+"""Sends many statements to PostgreSQL in one round trip.
 
-A transaction of a ledger is many small statements. psycopg takes some fifty microseconds for each of them; libpq, which
-it hands out, takes three.
+A transaction of a ledger has many small statements. psycopg needs about fifty microseconds for each of them; libpq,
+which psycopg exposes, needs three.
 """
 
 from __future__ import annotations
@@ -18,25 +18,28 @@ from psycopg import errors, pq
 from forestay.kernel.ledger.postgres_dialect import Connection
 
 _PLACE = re.compile(r"'[^']*'|\?")
-_MOST_PREPARED = 512  # statements that a connection keeps; there are as many as the code has texts
-_LAST_WORDS = 8  # reads of what a server says before it ends a connection
+_MOST_PREPARED = 512  # prepared statements of one connection; there is one for each statement in the code
+_LAST_WORDS = 8  # reads of a server's messages before it ends a connection
 
 
 class Statement(NamedTuple):
-    """One statement, a value's place is `?` (D1), with its values as the server reads them."""
+    """One statement with `?` for each value (D1), and the values in the server's format."""
 
     text: str
     values: Sequence[bytes | None] = ()
 
 
 class Pipe:
-    """Sends statements over a connection of psycopg's. Who uses that otherwise says `forget` afterwards: psycopg ends
-    all prepared statements when it meets a ROLLBACK or a DROP, also those that are not its own."""
+    """Sends statements over a connection of psycopg.
+
+    Call `forget` after another use of that connection: at a ROLLBACK or a DROP, psycopg deallocates all prepared
+    statements, also those that it did not prepare.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.fell_short = False
-        """Whether the server said that it ends the connection, before it came to the last statement of a run."""
+        """Whether the server ended the connection before it reached the last statement of a run."""
         self._sent = 0
         self._libpq = connection.pgconn
         self._names: dict[str, bytes] = {}
@@ -48,7 +51,7 @@ class Pipe:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the server has ended the connection while it rested."""
+        """Whether the server has ended the connection while it was idle."""
         try:
             for _ in range(_LAST_WORDS):
                 if not self._readable.poll(0):
@@ -59,8 +62,10 @@ class Pipe:
         return False
 
     def run(self, statements: Iterable[Statement]) -> list[list[bytes]]:
-        """Have all of them carried out: the rows that the last one found, as texts. The error of the first that was
-        refused; then none behind it was carried out."""
+        """Execute all statements; return the rows of the last one, as texts.
+
+        Raise the error of the first refused statement; then none after it was executed.
+        """
         known, self._sent, self.fell_short = len(self._names), 0, False
         self._libpq.enter_pipeline_mode()
         for text, values in statements:
@@ -72,7 +77,7 @@ class Pipe:
         last, refused = self._answers()
         self._libpq.exit_pipeline_mode()
         if refused is not None:
-            for text in list(self._names)[known:]:  # perhaps not prepared
+            for text in list(self._names)[known:]:  # these may not be prepared
                 del self._names[text]
             raise refused
         return [[last.get_value(row, column) or b"" for column in range(last.nfields)] for row in range(last.ntuples)]
@@ -81,7 +86,7 @@ class Pipe:
         self.run([Statement("ROLLBACK")])
 
     def forget(self) -> None:
-        """Prepare every statement again."""
+        """Forget the prepared statements, so that each is prepared again."""
         self._names.clear()
 
     def _send(self, text: str, values: Sequence[bytes | None]) -> None:
@@ -98,7 +103,7 @@ class Pipe:
         self._libpq.send_query_prepared(name, values)
 
     def _answers(self) -> tuple[pq.abc.PGresult, psycopg.Error | None]:
-        """Read to the end: the last statement's answer, and the first refusal."""
+        """Read all answers; return the last one, and the first error."""
         done, first = 0, None
         last = self._libpq.make_empty_result(pq.ExecStatus.EMPTY_QUERY)
         try:
@@ -112,12 +117,12 @@ class Pipe:
         except psycopg.OperationalError:
             if first is None or not first.sqlstate:
                 raise
-            self.fell_short = done < self._sent - 1  # answers come in order, and this was the server's last word
+            self.fell_short = done < self._sent - 1  # answers come in order, and this was the last one
             raise first from None
         return last, first
 
     def _answer(self) -> pq.abc.PGresult | None:
-        """The next answer; nothing between those of two statements."""
+        """Return the next answer; None separates the answers of two statements."""
         while self._libpq.is_busy():
             self._readable.poll()
             self._libpq.consume_input()
@@ -129,7 +134,7 @@ class Pipe:
 
 @lru_cache(4096)
 def numbered(text: str) -> bytes:
-    """A statement of the dialect as libpq takes it: the places have numbers."""
+    """Translate a statement for libpq, whose placeholders have numbers."""
     count = 0
 
     def other(found: re.Match[str]) -> str:
@@ -143,7 +148,7 @@ def numbered(text: str) -> bytes:
 
 
 def value_of(value: Any) -> bytes | None:
-    """A value as the server reads it. A text of PostgreSQL holds no zero byte: tables have the sign for it instead."""
+    """Return a value in the server's format. A text of PostgreSQL cannot have a zero byte: tables have the sign ␀."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -153,7 +158,7 @@ def value_of(value: Any) -> bytes | None:
     return repr(int(value) if isinstance(value, bool) else value).encode()
 
 
-# Arrays as the server reads them.
+# Arrays in the server's format.
 
 
 def numbers(values: Iterable[int]) -> bytes:

@@ -1,4 +1,4 @@
-"""The PostgreSQL database under a ledger: its address, its connections, its tables, and what its failures mean."""
+"""The PostgreSQL database under a ledger: its address, connections, tables and failures."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 _CONNECT_SECONDS = "10"
 _AGAIN_SECONDS = 0.1
 PLACES = 20  # bits of a position that count within its transaction
-# Below this position no record comes any more (P2).
+# No new record gets a position below this one (P2).
 HORIZON = f"(SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + base) << {PLACES} FROM numbering)"  # noqa: S608
 VERSIONS = "SELECT name, version, since FROM projections"
 _LIVING = "SELECT name FROM workers WHERE until >= clock_timestamp()"
-_WITH_ARCHIVES = 7  # the schema that has them
-_IDLE = "25P03"  # the server ended a connection that held a transaction and said nothing
+_WITH_ARCHIVES = 7  # the schema number that brought archives
+_IDLE = "25P03"  # the server ended a connection with an idle transaction
 _ROLLED_BACK = ("40001", "40P01", _IDLE)  # a serialization failure, a deadlock
 _FAILURES = {
     "25006": ("ledger_read_only", "The ledger's database cannot be written."),
-    "40001": ("ledger_locked", "Another transaction was in the way."),
-    "40P01": ("ledger_locked", "Another transaction was in the way."),
+    "40001": ("ledger_locked", "The transaction conflicted with another one."),
+    "40P01": ("ledger_locked", "The transaction conflicted with another one."),
     "42501": ("ledger_read_only", "The ledger's user may not do this in the database."),
     "53100": ("ledger_full", "The database's disk is full; nothing was written."),
     "55P03": ("ledger_locked", "Another process holds the stream."),
@@ -43,7 +43,7 @@ _FAILURES = {
 
 
 def as_problem(error: psycopg.Error) -> Problem:
-    """What a failure of PostgreSQL means to a caller."""
+    """Return the Problem that a failure of PostgreSQL means to a caller."""
     state = error.sqlstate or ""
     known = _FAILURES.get(state)
     if known is None and is_lost(error):
@@ -56,7 +56,7 @@ def as_problem(error: psycopg.Error) -> Problem:
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """Whether the connection is gone, rather than a statement refused."""
+    """Whether the connection is gone, and not just a statement refused."""
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError)
@@ -69,12 +69,12 @@ def is_damage(error: Exception) -> bool:
 
 
 def is_in_the_way(error: psycopg.Error) -> bool:
-    """Whether the transaction was rolled back for the sake of another: it may be tried again at once."""
+    """Whether the transaction was rolled back because of another one: it may be tried again at once."""
     return error.sqlstate in _ROLLED_BACK
 
 
 class Lacking(msgspec.Struct, frozen=True, rename="camel"):
-    """What a ledger has and what this version needs. `living`: processes that have it open."""
+    """What a ledger has and what this version needs. `living` are the processes that have it open."""
 
     schema: int
     needed: int
@@ -85,8 +85,8 @@ class Lacking(msgspec.Struct, frozen=True, rename="camel"):
 class PgServer:
     """One schema of one database: makes connections, and knows whether it may be written.
 
-    The address is psycopg's, with one name of ours in its query: `schema`, which is `forestay` when it is not given.
-    With `sole` this process writes alone; without, it does so beside others.
+    The address is psycopg's, with one parameter of ours in its query: `schema`, by default `forestay`.
+    With `sole` only this process writes; without it, several processes may.
     """
 
     def __init__(self, address: str, *, lock_timeout: float, sole: bool = False) -> None:
@@ -105,7 +105,7 @@ class PgServer:
         self.read_only = False
 
     def create(self) -> None:
-        """Make the schema if it is not there and bring its tables up to date."""
+        """Create the schema if it is missing, and bring its tables up to date."""
         try:
             with self.connect() as connection:
                 (state,) = connection.execute("SHOW transaction_read_only").fetchone() or ("off",)
@@ -116,7 +116,7 @@ class PgServer:
             raise as_problem(error) from error
 
     def lacking(self, projections: Sequence[Projection]) -> Lacking:
-        """What `create` and a look at the projections would change; changes nothing."""
+        """Return what opening the ledger would change; changes nothing."""
         try:
             with self.connect() as connection:
                 if connection.execute("SELECT to_regclass('migrations')").fetchone() == (None,):
@@ -130,7 +130,7 @@ class PgServer:
         return Lacking(version, len(_migrations()), changed, sorted(name for (name,) in living))
 
     def connect(self, *, autocommit: bool = True) -> Connection:
-        """A connection that works in the ledger's schema."""
+        """Return a connection that works in the ledger's schema."""
         connection = psycopg.connect(self._address, autocommit=True)
         try:
             connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self.schema)))
@@ -141,9 +141,11 @@ class PgServer:
         return connection
 
     def writer(self) -> Connection:
-        """The connection that appends. The server ends it when it holds locks and says nothing for two seconds: a
-        process that stands still must not stand in the way of the others. It plans each statement once, for tables that
-        may be large by now."""
+        """Return the connection that appends.
+
+        The server ends it when it holds locks and is idle for two seconds: a stalled process must not block the others.
+        It plans each statement once, for tables that may be large.
+        """
         connection = self.connect()
         try:
             connection.execute(
@@ -162,15 +164,14 @@ class PgServer:
         return connection
 
     def first_writer(self) -> Connection:
-        """As `writer`, for who opens the ledger: a failure is a Problem."""
+        """Return the first `writer` of an opening ledger; a failure is a Problem."""
         try:
             return self.writer()
         except psycopg.Error as error:
             raise as_problem(error) from error
 
     def _join(self, connection: Connection) -> None:
-        """Hold the ledger, alone or beside others, for this connection, which every append goes through: who has lost
-        it writes nothing more.
+        """Hold the ledger, alone or shared, for this connection; all appends go through it, so losing it ends writing.
 
         The server notices within seconds that the machine at the other end is gone.
         """
@@ -184,31 +185,33 @@ class PgServer:
             if time.monotonic() >= until:
                 raise Problem(
                     "state_conflict",
-                    "A host has this ledger open." if self._is_sole else "Another process has this ledger for itself.",
+                    "A host has this ledger open." if self._is_sole else "Another process holds this ledger alone.",
                     schema=self.schema,
                     fix="Wait until it ends, stop it, or name another ledger.",
                 )
             time.sleep(_AGAIN_SECONDS)
 
     def lock(self, name: str) -> int:
-        """The number of an advisory lock; ledgers in other schemas have others."""
+        """Return the number of an advisory lock; it differs for each schema."""
         digest = hashlib.blake2b(f"{self.schema}\0{name}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big", signed=True)
 
 
 def _migrations() -> list[Traversable]:
-    """The numbered files that make the schema, in their order."""
+    """Return the numbered files that build the schema, in order."""
     return sorted(resources.files(__package__).joinpath("migrations", "postgres").iterdir(), key=lambda item: item.name)
 
 
 def schema_number() -> int:
-    """The schema that this version was written for."""
+    """Return the number of the schema that this version needs."""
     return len(_migrations())
 
 
 def _version(connection: Connection) -> tuple[int, int]:
-    """The number of the schema, and the oldest one whose processes may work on it. The column that tells it came with
-    the fifth."""
+    """Return the schema's number, and the oldest schema number whose processes may work on it.
+
+    The column `since` exists from the fifth schema on.
+    """
     row = connection.execute(
         "SELECT number, coalesce((to_jsonb(m) ->> 'since')::bigint, number) FROM migrations m ORDER BY 1 DESC LIMIT 1"
     ).fetchone()
@@ -216,14 +219,16 @@ def _version(connection: Connection) -> tuple[int, int]:
 
 
 def _since(files: Sequence[Traversable], number: int) -> int:
-    """Processes of the schema before go on beside a new one, unless its file begins with `-- alone`."""
+    """Return the oldest schema whose processes may run beside this one: the one before, or itself with `-- alone`."""
     alone = files[number - 1].read_text("utf-8").startswith("-- alone")
     return number if alone else number - 1
 
 
 def _migrate(connection: Connection, schema: str) -> None:
-    """Apply the files that this schema has not seen, all in one transaction, one process at a time. A schema that is
-    newer is left as it is, where it says that this version may work on it."""
+    """Apply the missing files in one transaction, one process at a time.
+
+    A newer schema stays unchanged if it says that this version may work on it.
+    """
     files = _migrations()
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"forestay migrates {schema}",))
@@ -243,7 +248,7 @@ def _migrate(connection: Connection, schema: str) -> None:
 
 
 def _check_living(connection: Connection, since: int) -> None:
-    """Refuse a schema that processes which have the ledger open cannot work on."""
+    """Refuse a schema change while processes have the ledger open that cannot work on the new schema."""
     found = connection.execute(f"{_LIVING} AND schema < %s".encode(), (since,)).fetchall()
     if found:
         raise Problem(
@@ -255,20 +260,20 @@ def _check_living(connection: Connection, since: int) -> None:
 
 
 def check_archives_known(tx: Database) -> None:
-    """Refuse to seal while processes live that know no archives, and have none of them start from now on."""
+    """Refuse to seal while processes live that cannot read archives; from now on no such process starts."""
     old = tx.execute(f"{_LIVING} AND schema < ?", (_WITH_ARCHIVES,)).fetchall()
     if old:
         raise Problem(
             "state_conflict",
             "Processes that have the ledger open are too old to read archives.",
             workers=sorted(name for (name,) in old),
-            fix="Upgrade them; what is due is sealed then.",
+            fix="Upgrade them; due streams are sealed then.",
         )
     tx.execute("UPDATE migrations SET since = ? WHERE number >= ? AND since < ?", (_WITH_ARCHIVES,) * 3)
 
 
 def _go_on_counting(connection: Connection) -> None:
-    """After a restore the server's transactions have lower numbers than the positions that are there: add the rest."""
+    """Raise the base after a restore, where the server's transaction numbers are lower than the stored positions."""
     connection.execute(
         "UPDATE numbering SET base = base + rest FROM (SELECT (SELECT coalesce(max(pos), 0) >> %s FROM records) "
         "- pg_snapshot_xmax(pg_current_snapshot())::text::bigint - n.base + 1 AS rest FROM numbering n) AS r "

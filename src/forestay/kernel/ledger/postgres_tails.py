@@ -1,18 +1,18 @@
-"""What a writer on PostgreSQL remembers of how streams end, so that it need not ask before each append (P3)."""
+"""Remembers the tails of streams for a writer on PostgreSQL, so that it need not ask before each append (P3)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
 
-from forestay.kernel.ledger.delivery import Ticket
 from forestay.kernel.ledger.records import GENESIS, Tail
+from forestay.kernel.ledger.writer import Ticket
 
 _MOST_STREAMS = 8192
 
 
 class Tails:
-    """A memory of a bounded number of streams. Those that others write to are not remembered."""
+    """The tails of a bounded number of streams; streams with other writers are not remembered."""
 
     def __init__(self) -> None:
         self._known: dict[str, Tail] = {}
@@ -20,7 +20,7 @@ class Tails:
         self._numbers: list[int] = []  # for streams that are new
 
     def lacks(self, group: Sequence[Ticket]) -> int:
-        """How many numbers of new streams a guess for `group` needs and has not."""
+        """Return how many numbers for new streams a guess for `group` still needs."""
         new = {item.stream for ticket in group for item in ticket.appends if item.expect == -1}
         return len(new - self._known.keys()) - len(self._numbers)
 
@@ -28,8 +28,11 @@ class Tails:
         self._numbers += numbers
 
     def guess(self, group: Sequence[Ticket]) -> tuple[dict[str, Tail], frozenset[str]] | None:
-        """How the streams of `group` end, and which of them are new; None where one of them is not known, and where one
-        is only looked at: what does not move proves no guess."""
+        """Return the tails of the streams of `group`, and which streams are new; None when a guess is impossible.
+
+        It is impossible when a stream is unknown, and when an append has no records: its head does not move, so the
+        write cannot prove the guess.
+        """
         tails: dict[str, Tail] = {}
         new: set[str] = set()
         for ticket in group:
@@ -51,7 +54,7 @@ class Tails:
         return tails, frozenset(new)
 
     def learn(self, tails: dict[str, Tail]) -> None:
-        """Remember how streams end: their records are on disk."""
+        """Remember tails whose records are on disk."""
         for name, tail in tails.items():
             if name not in self._others:
                 self._known[name] = tail
@@ -60,7 +63,7 @@ class Tails:
                 del self._known[name]
 
     def correct(self, guessed: dict[str, Tail], found: dict[str, Tail]) -> None:
-        """A guess was refused: others write to the streams that end otherwise."""
+        """Forget, after a refused guess, the streams whose tails differ: others write to them."""
         if len(self._others) > _MOST_STREAMS:
             self._others.clear()
         for name, tail in guessed.items():

@@ -1,7 +1,7 @@
 """The vault of a ledger on PostgreSQL: a table of the same schema.
 
-A key that was destroyed is deleted and its table vacuumed. The server's write-ahead log and its backups are the
-operator's: they hold it until they are gone.
+Destroying a key deletes its row and vacuums the table. The server's write-ahead log and backups are the operator's
+responsibility: they keep the key until they are deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class PgVault:
-    """`Vault` in a table."""
+    """A `Vault` in a table."""
 
     def __init__(self, server: PgServer) -> None:
         self._server = server
@@ -64,7 +64,7 @@ class PgVault:
         return await self._on_server(work)
 
     async def _on_server(self, work: Callable[[Connection], T]) -> T:
-        """Do `work` on a connection of its own: keys are few, and asked for seldom."""
+        """Do `work` on a new connection: keys are few and seldom needed."""
 
         def connected() -> T:
             try:

@@ -1,14 +1,14 @@
 """Processes that share one ledger on PostgreSQL.
 
-- K1  A key has one living owner: the process that claimed it last or, without a living claim, the one that the row of
-      the queue names.
+- K1  A key has one living owner: the process that claimed it last or, without a living claim, the process that the
+      queue's row names.
 - K2  Time is the database's: a process's own clock does not matter.
-- K3  What a process has is free when it leaves or its lease runs out. Only a process that has lived for a whole lease
-      takes from the dead: when the database was away, each one has the time to say that it lives.
-- K4  Claims are fair: tenants take turns, however much one of them has waiting.
-- K5  A claim is no permission to write. A process that was stopped and comes back still believes in it; what fences it
-      is `expect` of its next append (L4).
-- K6  A lock is a claim on a key that is no queue's: it ends when its process lets go, leaves, or begins a new life.
+- K3  A process's keys are free when it leaves or its lease expires. Only a process that has lived for a whole lease
+      takes keys from dead ones: after an outage of the database, each process has time to renew its lease.
+- K4  Claims are fair: tenants take turns, however many keys one of them has waiting.
+- K5  A claim is no permission to write. A process that was stopped and continues still believes in its claim; `expect`
+      of its next append fences it (L4).
+- K6  A lock is a claim on a key outside the queue: it ends when its process releases it, leaves or starts again.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _LEAVE = (
 )
 _ALIVE = "EXISTS (SELECT 1 FROM workers x WHERE x.name = {0} AND x.until >= clock_timestamp())"
 _GROWN = "w.since <= clock_timestamp() - ? * interval '1 second'"
-# Whose a row of the queue `q` is; nobody's is NULL.
+# The owner of a row of the queue `q`; NULL without an owner.
 _OWNER = f"""coalesce(
     (SELECT c.owner FROM claims c WHERE c.key = q.{{key}} AND {_ALIVE.format("c.owner")}),
     CASE WHEN {_ALIVE.format("q.{owner}")} THEN q.{{owner}} END
 )"""  # noqa: S608 - the words are ours
-# Rows that this process may take: nobody's, its own, and those of the dead when it is old enough (K3).
+# Rows that this process may take: free ones, its own, and those of dead processes if it is old enough (K3).
 _FREE = f"""
     (q.{{owner}} IS NULL OR q.{{owner}} IN ('', m.name) OR (m.grown AND NOT {_ALIVE.format("q.{owner}")}))
     AND NOT EXISTS (
@@ -134,11 +134,11 @@ class PgWorkers:
         self._epoch = 0
         self._certain_until = 0.0  # by the machine's own steady clock
         self._asking = _Line(server)
-        self._beating = _Line(server)  # a long claim must not hold a beat back
+        self._beating = _Line(server)  # a long claim must not delay a beat
         self._set_clock: Callable[[int], None] = lambda now: None
         self._about = "{}"
         self._changing = threading.Lock()
-        self._left: set[str] = set()  # locks that are given up, and the database does not know
+        self._left: set[str] = set()  # released locks that the database still has
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -154,7 +154,7 @@ class PgWorkers:
         return self._epoch
 
     def beat(self) -> Beat:
-        """Say that this process lives."""
+        """Renew this process's lease."""
         asked = monotonic()
         rows = self._beating.ask(places(_BEAT), (self.name, self._epoch, self._lease, self._about))
         if not rows:
@@ -203,13 +203,13 @@ class PgWorkers:
                 beat = self.beat()
                 self.let_go(())
             except Problem:
-                continue  # the database is away; what became of the lease is told when it is back
+                continue  # the database is away; the lease's state is known when it is back
             if beat != "alive":
                 told(beat)
             if beat == "replaced":
                 return
 
-    # Carrying
+    # Claims
 
     def claim(self, time: int, room: int) -> dict[str, int]:
         return dict(self._ask(_CLAIM, self._lease, self.name, time, room))
@@ -267,7 +267,7 @@ class PgWorkers:
 
 
 class _Line:
-    """A connection that is made again when it was lost."""
+    """A connection that is made again after it was lost."""
 
     def __init__(self, server: PgServer) -> None:
         self._server = server
@@ -277,7 +277,7 @@ class _Line:
 
     def ask(self, text: str, values: Any = ()) -> list[tuple[Any, ...]]:
         with self._lock:
-            if self._closed:  # a thread that nobody waits for any more: it must not connect again
+            if self._closed:  # a late thread must not connect again
                 raise Problem("state_conflict", "The ledger is closed.")
             for attempt in range(1, _ATTEMPTS + 1):
                 known = self._connection is not None

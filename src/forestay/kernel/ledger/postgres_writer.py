@@ -1,11 +1,11 @@
-"""How a ledger on PostgreSQL is written, by many processes at once.
+"""Writes a ledger on PostgreSQL, beside other processes.
 
 - P1  A transaction takes an advisory lock for each of its streams, in one order, before it writes: so it has a higher
       number than every transaction that wrote to these streams before.
 - P2  A record's position is (number of the transaction << 20) | place in it. Positions of one stream rise with its
-      sequence (P1). Below the snapshot's xmin no position is given any more: readers of everything go no further.
-- P3  A group costs one round trip where the writer knows how its streams end, and two where it must ask first. What it
-      knows is a guess, because others write too: a head moves only from where the writer believes it to be, or the
+      sequence (P1). No new record gets a position below the snapshot's xmin, so readers of all streams stop there.
+- P3  A group costs one round trip if the writer knows the tails of its streams, and two if it must ask first. Its
+      knowledge is a guess, because others write too. A head moves only from the guessed value; if a guess is wrong, the
       whole transaction is refused, and the writer asks.
 """
 
@@ -17,7 +17,6 @@ from copy import copy
 import psycopg
 
 from forestay.kernel.ambient import Clock, Ids
-from forestay.kernel.ledger.delivery import Deliveries, Ticket
 from forestay.kernel.ledger.postgres_batch import Batch, Statements, check_places
 from forestay.kernel.ledger.postgres_dialect import Connection, Database
 from forestay.kernel.ledger.postgres_pipe import Pipe, Statement, numbers, texts, value_of
@@ -25,13 +24,13 @@ from forestay.kernel.ledger.postgres_server import PgServer, as_problem, is_in_t
 from forestay.kernel.ledger.postgres_tails import Tails
 from forestay.kernel.ledger.projections import Projection
 from forestay.kernel.ledger.records import GENESIS, Record, Row, Tail
-from forestay.kernel.ledger.writer import Writer, check_expected, refuse
+from forestay.kernel.ledger.writer import Deliveries, Ticket, Writer, check_expected, refuse
 from forestay.kernel.problems import Problem
 
 _GROUP_TICKETS = 256
-_MOST_LOCKS = 1024  # of one transaction: the server's table of locks is shared by all of them
+_MOST_LOCKS = 1024  # in one transaction: all transactions share the server's table of locks
 _ATTEMPTS = 5
-_NEW_STREAMS = 256  # numbers of streams that are fetched at once
+_NEW_STREAMS = 256  # numbers for new streams in one fetch
 _NUMBERS = "SELECT nextval(pg_get_serial_sequence('streams', 'id')) FROM generate_series(1, ?::bigint)"
 _AS_A_JOB = (
     "SELECT set_config('lock_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true), "
@@ -78,7 +77,7 @@ class PgWriter(Writer):
             self._pipe = None
 
     def _write(self, group: list[Ticket]) -> list[Record]:
-        """One transaction for the whole group, and again where it is certain that nothing of it was committed."""
+        """Write the group in one transaction; try again if it certainly committed nothing."""
         if self._server.read_only:
             refuse(group, Problem("ledger_read_only", "The ledger's database cannot be written."))
             return []
@@ -87,14 +86,14 @@ class PgWriter(Writer):
             self._committing = False
             try:
                 return self._transact(self._connected(), group)
-            except Problem as problem:  # the connection was lost, and another host has the ledger now
+            except Problem as problem:  # the connection was lost, and another host holds the ledger now
                 refuse(group, problem)
                 return []
             except psycopg.Error as error:
                 undone = not self._committing or (self._pipe is not None and self._pipe.fell_short)
                 self._release()
-                stale = known and is_lost(error) and undone  # the server went away while we rested
-                again = group[0].job is None and (stale or is_in_the_way(error))  # a job may have used its lines up
+                stale = known and is_lost(error) and undone  # the connection broke while it was idle
+                again = group[0].job is None and (stale or is_in_the_way(error))  # a job may have consumed its input
                 if attempt == _ATTEMPTS or not again:
                     refuse(group, as_problem(error))
                     return []
@@ -119,10 +118,10 @@ class PgWriter(Writer):
             if len(group) == 1:
                 group[0].error = Problem.unexpected(error)
                 return []
-        return [record for ticket in group for record in self._write([ticket])]  # the others shall not suffer
+        return [record for ticket in group for record in self._write([ticket])]  # one must not fail the others
 
     def _do(self, pipe: Pipe, ticket: Ticket) -> list[Record]:
-        """A job has the ledger for itself: it may write to any stream and to any table."""
+        """Do a job, which has the ledger for itself: it may write to any stream and to any table."""
         assert ticket.job is not None
         connection = pipe.connection
         self._tails.clear()
@@ -152,7 +151,7 @@ class PgWriter(Writer):
             except psycopg.Error as error:
                 if isinstance(error, psycopg.OperationalError) or pipe.connection.closed:
                     raise
-                pipe.rollback()  # a guess was wrong, or a statement refused: now it will be known
+                pipe.rollback()  # a guess was wrong, or a statement was refused: now ask
                 self._committing = False
         truth = Batch(self._ask(pipe, names))
         if batch is not None:
@@ -165,7 +164,7 @@ class PgWriter(Writer):
         return self._send(pipe, truth, [])
 
     def _guess(self, pipe: Pipe, group: list[Ticket]) -> Batch | None:
-        """The batch as it is if nobody else wrote to these streams; None when that cannot be known without asking."""
+        """Return the batch as if nobody else wrote to these streams; None when the writer must ask first."""
         if self._tails.lacks(group) > 0:
             found = pipe.run([Statement(_NUMBERS, (value_of(_NEW_STREAMS),))])
             self._tails.give(int(number) for (number,) in found)
@@ -180,7 +179,7 @@ class PgWriter(Writer):
         return batch if batch.records else None
 
     def _locks(self, names: list[str]) -> list[Statement]:
-        """P1. Where they are too many, one for all of them."""
+        """Return the statements that lock the streams (P1); one lock covers all when there are too many."""
         every = value_of(self._server.lock(""))
         if len(names) > _MOST_LOCKS:
             return [Statement("SELECT pg_advisory_xact_lock(?)", (every,))]
@@ -191,7 +190,7 @@ class PgWriter(Writer):
         ]
 
     def _ask(self, pipe: Pipe, names: list[str]) -> dict[str, Tail]:
-        """Lock the streams, make those that are new, and learn where they stand."""
+        """Lock the streams, create the new ones, and return their tails."""
         among = texts(names)
         make = Statement(_MAKE, (value_of(GENESIS), among))
         rows = pipe.run([Statement("BEGIN"), *self._locks(names), make, Statement(_HEADS, (among,))])
@@ -213,7 +212,7 @@ class PgWriter(Writer):
             batch.tails.update(before)
 
     def _place(self, batch: Batch, ticket: Ticket) -> list[Record]:
-        """Give a ticket's records their places, and have the projections say what they write."""
+        """Add a ticket's records, and the statements of the projections, to the batch."""
         for item in ticket.appends:
             check_expected(item.stream, item.expect, batch.tails[item.stream].seq)
         statements = Statements()

@@ -2,14 +2,14 @@
 
 The dialect:
 
-- D1  A value's place is `?`. Columns are TEXT or BIGINT. A truth is a BIGINT of 0 or 1.
-- D2  JSON is a TEXT that only Python reads: what a statement must look into has columns, or a table, of its own.
+- D1  A value's placeholder is `?`. Columns are TEXT or BIGINT. A boolean is a BIGINT of 0 or 1.
+- D2  JSON is a TEXT that only Python reads: values that a statement uses have their own columns, or their own table.
       Every table has a primary key.
-- D3  To write what may be there: `INSERT … ON CONFLICT (key) DO UPDATE SET x = excluded.x`, or `DO NOTHING`.
+- D3  An upsert is `INSERT … ON CONFLICT (key) DO UPDATE SET x = excluded.x`, or `DO NOTHING`.
 - D4  A `?` that is not compared with a column is CAST to its type. A SELECT in place of a table has a name. An INSERT
       of a SELECT has a WHERE before ON CONFLICT.
 - D5  `digest(a, b, c)` is the SHA-256 of three texts with zero bytes between them, as hexadecimal digits.
-- D6  A projection asks nothing back: each statement finds in its own tables what it needs to know.
+- D6  A projection reads nothing back: each statement gets what it needs from the projection's own tables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)")
 
 
 class Transaction(Protocol):
-    """What a projection writes with. Nothing comes back, so that a backend may send statements in bulk (D6)."""
+    """The transaction that a projection writes in. It returns nothing, so that a backend may batch statements (D6)."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> object: ...
 
@@ -33,11 +33,10 @@ class Transaction(Protocol):
 
 
 class Projection(Protocol):
-    """A queryable table that is a fold of records, kept in the transaction that writes them.
+    """A queryable table that is a fold of records, updated in the transaction that writes them.
 
-    `schema` creates the tables; a new `version` has them built again from the log.
-    `apply` gets consecutive records of one stream. What it writes depends on nothing but them and the projection's own
-    tables.
+    `schema` creates the tables; a new `version` rebuilds them from the log. `apply` gets consecutive records of one
+    stream. Its writes depend only on these records and the projection's own tables.
     """
 
     name: str
@@ -50,19 +49,22 @@ class Projection(Protocol):
 
 @runtime_checkable
 class Lasting(Projection, Protocol):
-    """A projection whose tables older processes keep right too: those of version `since` or newer, and with 0 those
-    that know no such tables, because they write none of its records. They run beside it while hosts are upgraded."""
+    """A projection whose tables older processes keep right too, so that hosts can be upgraded one by one.
+
+    These are processes of version `since` or newer. With 0 they are also those without such tables, because they write
+    none of its records.
+    """
 
     since: int
 
 
 def oldest(projection: Projection) -> int:
-    """The oldest version whose processes keep this projection's tables right."""
+    """Return the oldest version whose processes keep this projection's tables right."""
     return projection.since if isinstance(projection, Lasting) else projection.version
 
 
 class Rows(Protocol):
-    """What a query found."""
+    """The result of a query."""
 
     def fetchone(self) -> Any: ...
 
@@ -74,7 +76,7 @@ class Rows(Protocol):
 
 
 class Database(Protocol):
-    """A connection, as the ledger's own code uses it: one SQL text for every backend."""
+    """A connection for the ledger's own code: one SQL text serves every backend."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows: ...
 
@@ -87,8 +89,10 @@ Page = Callable[[str, int], list[tuple[int, Record]]]
 def build(
     tx: Database, projection: Projection, page: Page, table: Callable[[str], str] = lambda statement: statement
 ) -> None:
-    """Build a projection that is new, or that changed its version, from the log. `table` fits a CREATE TABLE to the
-    backend; `page` reads the records behind a position."""
+    """Build a new projection, or one with a new version, from the log.
+
+    `table` adapts a CREATE TABLE to the backend; `page` reads the records after a position.
+    """
     row = tx.execute("SELECT version FROM projections WHERE name = ?", (projection.name,)).fetchone()
     if row is not None and row[0] == projection.version:
         return
@@ -108,12 +112,12 @@ def build(
 
 
 def forget_others(tx: Database, projections: Sequence[Projection]) -> None:
-    """Have projections that are not among these built again when they are next opened: they missed something (L6)."""
+    """Mark all other projections to be rebuilt at their next opening, because they missed records (L6)."""
     known = {row[0] for row in tx.execute("SELECT name FROM projections")}
     missing = known - {projection.name for projection in projections}
     tx.executemany("DELETE FROM projections WHERE name = ?", [(name,) for name in missing])
 
 
 def digest(*texts: str) -> str:
-    """What `digest` gives in a statement (D5)."""
+    """Compute what `digest` gives in a statement (D5)."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()

@@ -17,13 +17,13 @@ from forestay.kernel.ambient import Clock, Ids, SystemClock
 from forestay.kernel.ledger import projections as folds
 from forestay.kernel.ledger import tables, transfer
 from forestay.kernel.ledger.archives import Sealing
-from forestay.kernel.ledger.delivery import Feeds
 from forestay.kernel.ledger.projections import Database, Projection
 from forestay.kernel.ledger.records import Head, Record
 from forestay.kernel.ledger.sqlite_file import SqliteFile, as_problem, is_failure_of_disk
 from forestay.kernel.ledger.sqlite_writer import SqliteWriter
 from forestay.kernel.ledger.table_ledger import PAGE, TableLedger
 from forestay.kernel.ledger.vault import FileVault, Vault
+from forestay.kernel.ledger.writer import Feeds
 
 T = TypeVar("T")
 _FEW = 32

@@ -1,4 +1,4 @@
-"""The SQLite file under the ledger: opening, migrating, and what its failures mean."""
+"""The SQLite file under a ledger: its opening, migrations and failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FAILURES = {
 
 
 def as_problem(error: sqlite3.Error) -> Problem:
-    """What a failure of SQLite means to a caller."""
+    """Return the Problem that a failure of SQLite means to a caller."""
     code = getattr(error, "sqlite_errorcode", None) or 0
     key, message = _FAILURES.get(code & 0xFF, ("ledger_io", "The ledger's database failed."))
     problem = Problem(key, message, sqlite=getattr(error, "sqlite_errorname", type(error).__name__))
@@ -38,7 +38,7 @@ def as_problem(error: sqlite3.Error) -> Problem:
 
 
 def is_failure_of_disk(error: Exception) -> bool:
-    """Whether the file failed, rather than the statement."""
+    """Whether the file failed, and not just the statement."""
     return isinstance(error, sqlite3.Error) and (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF in _FAILURES
 
 
@@ -52,7 +52,7 @@ class SqliteFile:
             self.read_only = path.exists() and not os.access(path, os.W_OK)
 
     def create(self) -> None:
-        """Make the file if it is not there and bring its tables up to date."""
+        """Create the file if it is missing, and bring its tables up to date."""
         if self.read_only:
             return
         try:
@@ -65,7 +65,7 @@ class SqliteFile:
             raise as_problem(error) from error
 
     def writer(self) -> sqlite3.Connection:
-        """The connection that appends: durable when COMMIT returns."""
+        """Return the connection that appends; a transaction is durable when COMMIT returns."""
         connection = self._connect(
             "rw" if self.path.exists() else "rwc",
             "PRAGMA journal_mode=WAL",
@@ -73,13 +73,13 @@ class SqliteFile:
             "PRAGMA fullfsync=ON",
             "PRAGMA checkpoint_fullfsync=ON",
             "PRAGMA journal_size_limit=67108864",
-            "PRAGMA wal_autocheckpoint=0",  # the writer does it after its answers are out
+            "PRAGMA wal_autocheckpoint=0",  # the writer does it after it has answered
         )
         connection.create_function("digest", 3, digest, deterministic=True)
         return connection
 
     def reader(self) -> sqlite3.Connection:
-        """A connection that can only read, also where the folder cannot be written."""
+        """Return a connection that can only read; it works in a read-only folder too."""
         setup = ("SELECT 1 FROM streams LIMIT 1", "PRAGMA query_only=ON", "PRAGMA mmap_size=268435456")
         try:
             return self._connect("ro", *setup)
@@ -107,7 +107,7 @@ class SqliteFile:
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
-    """Apply the numbered files under migrations/ that this file has not seen, each in its own transaction."""
+    """Apply the missing numbered files under migrations/, each in its own transaction."""
     files = sorted(
         (item for item in resources.files(__package__).joinpath("migrations").iterdir() if item.name.endswith(".sql")),
         key=lambda item: item.name,
@@ -119,9 +119,9 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 def sqlite_fault() -> str | None:
-    """Why the SQLite of this Python cannot hold a ledger; None when it can.
+    """Return why this Python's SQLite cannot hold a ledger; None when it can.
 
-    STRICT tables need 3.37; a real file in WAL mode is tried.
+    STRICT tables need 3.37; WAL mode is tried with a real file.
     """
     with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder) / "try.db")) as connection:
         mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 from forestay.kernel.ambient import Clock, Ids
-from forestay.kernel.ledger.delivery import Deliveries, Ticket
 from forestay.kernel.ledger.lone_writer import HeldError, LoneWriter
 from forestay.kernel.ledger.projections import Projection
 from forestay.kernel.ledger.records import GENESIS, Append, Record, Row, Tail
 from forestay.kernel.ledger.sqlite_file import SqliteFile, as_problem, is_failure_of_disk
 from forestay.kernel.ledger.tables import find_stream, insert_records, make_stream, move_heads
-from forestay.kernel.ledger.writer import check_expected, refuse
+from forestay.kernel.ledger.writer import Deliveries, Ticket, check_expected, refuse
 from forestay.kernel.problems import Problem
 
 _GROUP_TICKETS = 1024

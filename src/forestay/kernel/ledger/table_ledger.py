@@ -9,15 +9,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
 from forestay.kernel.ambient import count_outside
-from forestay.kernel.ledger import archives, delivery, tables, transfer
+from forestay.kernel.ledger import archives, follow, tables, transfer
 from forestay.kernel.ledger import verify as checks
 from forestay.kernel.ledger.archives import RETENTION, Removal
-from forestay.kernel.ledger.delivery import Feeds, Ticket, ticket_of
 from forestay.kernel.ledger.ledger import Ledger
 from forestay.kernel.ledger.projections import Database
 from forestay.kernel.ledger.records import Append, Draft, Head, Place, Record, Verification
 from forestay.kernel.ledger.workers import Queue, Workers
-from forestay.kernel.ledger.writer import Writer
+from forestay.kernel.ledger.writer import Feeds, Ticket, Writer, ticket_of
 from forestay.kernel.problems import Problem
 
 T = TypeVar("T")
@@ -164,12 +163,12 @@ class TableLedger(Ledger):
         return await self._read(lambda db: db.execute(sql, parameters).fetchall())
 
     def follow(self, stream: str, start: int = 0, *, poll: float | None = None) -> AsyncGenerator[Record, None]:
-        return delivery.follow(self, self._feeds, stream, start, poll)
+        return follow.follow(self, self._feeds, stream, start, poll)
 
     def follow_all(
         self, prefix: str = "", after: int | None = None, *, poll: float | None = None
     ) -> AsyncGenerator[tuple[int, Record], None]:
-        return delivery.follow_all(self, self._feeds, prefix, after, poll, self._hidden)
+        return follow.follow_all(self, self._feeds, prefix, after, poll, self._hidden)
 
     async def _hidden(self, prefix: str, position: int) -> bool:
         """Whether something under `prefix` behind `position` is written that may not be shown yet."""

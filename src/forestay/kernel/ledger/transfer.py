@@ -1,4 +1,4 @@
-"""Moving records between ledgers as lines of JSON, hashes included."""
+"""Moves records between ledgers as lines of JSON, with their hashes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _COPY_PAGE = 5_000
 Insert = Callable[[Database, list[Row]], object]
-# Where each stream stands while lines come in: its id, its head and that record's hash.
+# The state of each stream during an import: its id, its head and that record's hash.
 _Heads = dict[str, tuple[int, int, str]]
 
 
 async def export(ledger: Ledger, prefix: str) -> AsyncIterator[bytes]:
-    """Every record under `prefix` as a line of canonical JSON; a Problem when it names one stream that was removed."""
+    """Yield every record under `prefix` as a line of canonical JSON; a Problem if it names one removed stream."""
     after = 0
     while page := await ledger.read_all(prefix, after):
         after = page[-1][0]
@@ -36,7 +36,7 @@ async def export(ledger: Ledger, prefix: str) -> AsyncIterator[bytes]:
 def take_in(
     tx: Database, lines: Iterable[bytes], projections: Sequence[Projection], insert: Insert = insert_records
 ) -> int:
-    """Write every line's record, checking that each continues its stream and matches its hash."""
+    """Write every line's record; each must continue its stream and match its hash."""
     heads: _Heads = {}
     count = 0
     for number, line in enumerate(lines, start=1):
@@ -79,7 +79,7 @@ def _check(tx: Database, heads: _Heads, record: Record, line: int) -> None:
 
 
 def _row(heads: _Heads, record: Record) -> Row:
-    """The record as the table has it; its stream stands there from now on."""
+    """Return the record as a row of the table, and move its stream's head there."""
     stream_id = heads[record.stream][0]
     heads[record.stream] = (stream_id, record.seq, record.hash)
     payload, attrs = canonical.encode(record.payload), canonical.encode(record.attrs) if record.attrs else None
@@ -87,7 +87,7 @@ def _row(heads: _Heads, record: Record) -> Row:
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """What `copy_ledger` brought over, and how much there is now."""
+    """How many records `copy_ledger` copied, and the size of the target."""
 
     copied: int
     records: int
@@ -95,10 +95,10 @@ class Copied(msgspec.Struct, frozen=True):
 
 
 async def copy_ledger(source: Ledger, target: Ledger, told: Callable[[int], None] = lambda count: None) -> Copied:
-    """Bring every record of `source` to `target`, which has none or the first part of them, and verify the result.
+    """Copy every record of `source` to `target`, which is empty or has the first of them, and verify the result.
 
-    A page goes in whole or not at all: what was broken off goes on when it is called again. `told` hears after each
-    page how many records came over.
+    A page is written whole or not at all, so another call continues an interrupted copy. `told` gets the number of
+    copied records after each page.
     """
     await _check_whole(source)
     heads = await _common(source, target)
@@ -113,7 +113,7 @@ async def copy_ledger(source: Ledger, target: Ledger, told: Callable[[int], None
     found = await target.verify()
     if not found.ok:
         fault = found.faults[0]
-        message = f"The copy does not hold: {fault.stream} at {fault.seq}: {fault.what}."
+        message = f"The copy failed verification: {fault.stream} at {fault.seq}: {fault.what}."
         raise Problem("chain_broken", message, stream=fault.stream, seq=fault.seq)
     async for name, head in _streams(source):
         if await target.head(name) != head:
@@ -121,24 +121,24 @@ async def copy_ledger(source: Ledger, target: Ledger, told: Callable[[int], None
                 "state_conflict",
                 f"{name} was written while the ledger was copied.",
                 stream=name,
-                fix="Stop what writes to it, and copy again: what is there is not copied twice.",
+                fix="Stop the processes that write to it, and copy again: no record is copied twice.",
             )
     return Copied(copied, found.records, found.streams)
 
 
 async def _check_whole(source: Ledger) -> None:
-    """Refuse to copy what has lost records: the copy could not go on from heads that it cannot prove."""
+    """Refuse to copy a ledger with removed records: the copy could not prove its heads."""
     removed = await source.query(
         "SELECT s.name FROM archives a JOIN streams s ON s.id = a.stream WHERE a.removed IS NOT NULL LIMIT 1"
     )
     if removed and (gone := await source.removal(removed[0][0])) is not None:
         problem = gone.problem()
         fix = "Copy the database itself, with the tools of SQLite or PostgreSQL."
-        raise Problem(problem.key, f"A ledger with removed records is not copied. {problem.message}", fix=fix)
+        raise Problem(problem.key, f"A ledger with removed records cannot be copied. {problem.message}", fix=fix)
 
 
 async def _copy_keys(source: Ledger, target: Ledger) -> None:
-    """Bring over the keys of what the records hold sealed, and none that the source has no more."""
+    """Copy the vault's keys, and destroy those that the source no longer has."""
     vault, copy = source.vault(), target.vault()
     names = await vault.names("")
     for name, key in (await vault.get(names)).items():
@@ -147,16 +147,16 @@ async def _copy_keys(source: Ledger, target: Ledger) -> None:
 
 
 async def _common(source: Ledger, target: Ledger) -> dict[str, int]:
-    """Where the streams of `target` stand; a Problem when one of them is not the beginning of the same in `source`."""
+    """Return the heads of the streams of `target`; a Problem if one of them is not a beginning of its source stream."""
     heads = {}
     async for name, head in _streams(target):
         same = await source.read(name, head.seq, 1) if head.seq >= 0 else []
         if head.seq >= 0 and (not same or same[0].hash != head.hash):
             raise Problem(
                 "ledger_conflict",
-                f"The target has a stream {name} that does not come from the source.",
+                f"The target's stream {name} does not come from the source.",
                 stream=name,
-                fix="Name a target that is empty.",
+                fix="Name an empty target.",
             )
         heads[name] = head.seq
     return heads

@@ -1,13 +1,13 @@
-"""A vault: keys beside the ledger, which can be destroyed while the ledger, being append-only, cannot.
+"""A vault: keys beside the ledger. They can be destroyed; the append-only ledger cannot.
 
-What a record must be able to lose is sealed under a key of the vault. Without the key it is noise.
+The part of a record that must be forgettable is sealed under a key of the vault. Without the key it is noise.
 
 - V1  A name has one key: the first that is kept under it stays.
 - V2  When `keep` returns, the key is on disk; when `destroy` returns, it is not.
-- V3  A key that was destroyed was overwritten before its file went. What the disk itself, a snapshot or a backup still
-      holds of it is beyond the vault.
-- V4  `fresh` gives a key to one caller. Keys that nobody was given are no keys of the vault; those that a process which
-      died had made ahead are listed, so that a caller that knows the used ones can destroy them.
+- V3  A destroyed key is overwritten before its file is deleted. Copies on the disk itself, in a snapshot or in a backup
+      are out of the vault's reach.
+- V4  `fresh` gives a key to one caller. Keys made ahead are not listed until a caller gets them. The unused keys of a
+      process that died are listed, so that a caller that knows the used ones can destroy them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from forestay.kernel.folders import kept_in, make_folder
 from forestay.kernel.problems import Problem
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")
-_FEW = 8  # so many keys of a few bytes are read without another thread
+_FEW = 8  # up to this many keys are read without another thread
 _AHEAD = 64
 _PACK = ".pack"
 
@@ -37,24 +37,26 @@ class Vault(Protocol):
     """Keys by name."""
 
     async def keep(self, name: str, key: bytes) -> bytes:
-        """Keep `key` under `name`; the key that stands there from now on (V1)."""
+        """Keep `key` under `name`; return the key that the name has from now on (V1)."""
 
     async def fresh(self, prefix: str, randomness: Randomness) -> tuple[str, bytes]:
-        """A new key and its name, which begins with `prefix` and which the caller has to keep (V4)."""
+        """Return a new key with its name, which begins with `prefix`; the caller must remember the name (V4)."""
 
     async def get(self, names: Sequence[str]) -> dict[str, bytes]:
-        """The keys of `names`; one that is not there is left out."""
+        """Return the keys of `names`; missing ones are left out."""
 
     async def destroy(self, names: Sequence[str]) -> None:
-        """Destroy keys for good; one that is not there is left alone (V2)."""
+        """Destroy keys for good; missing ones are ignored (V2)."""
 
     async def names(self, prefix: str) -> list[str]:
-        """The names of all keys that begin with `prefix`."""
+        """Return the names of all keys that begin with `prefix`."""
 
 
 class FileVault:
-    """A vault of files in a folder that only its owner can read: one for each key that has a name of its own, and packs
-    of keys that are made ahead. A key of a pack is named by the pack and its slot."""
+    """A vault of files in a folder that only its owner can read.
+
+    A key with its own name has its own file. Keys made ahead are in packs; such a key is named by its pack and slot.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -101,7 +103,7 @@ class FileVault:
         return key
 
     def _pack(self, prefix: str, keys: bytes) -> list[tuple[str, bytes]]:
-        """Keep a pack of keys: two waits for the disk for all of them."""
+        """Store a pack of keys, with only two waits for the disk."""
         stem = prefix + hashlib.sha256(keys).hexdigest()[:24]
         make_folder(self._folder)
         with kept_in(self._folder):
@@ -147,20 +149,20 @@ class FileVault:
         return sorted(name for name in found if name.startswith(prefix) and name not in spare)
 
     def _named(self, file: str) -> list[str]:
-        """The names of the keys in a file."""
+        """Return the names of the keys in a file."""
         if not file.endswith(_PACK):
             return [file] if _NAME.fullmatch(file) else []
         stem = file.removesuffix(_PACK)
         return [f"{stem}-{slot}" for slot, key in enumerate(_slots((self._folder / file).read_bytes())) if any(key)]
 
     def _place(self, name: str) -> tuple[Path, int | None]:
-        """The file of a key, and its slot in a pack."""
+        """Return the file of a key, and its slot if the file is a pack."""
         stem, _, slot = name.rpartition("-")
         pack = self._folder / f"{stem}{_PACK}"
         return (pack, int(slot)) if slot.isdecimal() and pack.exists() else (self._folder / name, None)
 
     def _settle(self) -> None:
-        """What the folder lists is on disk."""
+        """Sync the folder's entries to disk."""
         descriptor = os.open(self._folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -173,7 +175,7 @@ def _slots(keys: bytes) -> list[bytes]:
 
 
 def _overwrite(file: Path, slots: Sequence[int | None]) -> None:
-    """Destroy keys of a file, and the file with its last one (V3)."""
+    """Overwrite keys of a file, and delete the file with its last key (V3)."""
     with file.open("r+b") as out:
         size = file.stat().st_size
         for slot in slots:
@@ -189,5 +191,5 @@ def _overwrite(file: Path, slots: Sequence[int | None]) -> None:
 
 def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise Problem("invalid_request", "A key's name has letters, digits, _ and -.", name=name[:120])
+        raise Problem("invalid_request", "A key's name may have only letters, digits, _ and -.", name=name[:120])
     return name

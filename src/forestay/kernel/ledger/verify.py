@@ -1,4 +1,4 @@
-"""Checking the chains: every record against its hash, every sequence against its neighbour, every head."""
+"""Checks the chains: every record's hash, every sequence and every head."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Unreadable = Callable[[Exception], bool]
 
 
 def verify(db: Database, prefix: str, trusted: Mapping[str, Head], unreadable: Unreadable) -> Verification:
-    """Look at every stream under `prefix`; one that has a trusted head is looked at from there on.
+    """Check every stream under `prefix`; a stream with a trusted head is checked from there on.
 
-    Archived records are checked like others. Of removed ones the hashes are left: `retention` must tell of
-    them, and the last one must lead to the record behind it or be the head's. `unreadable` tells which
-    exceptions of the database mean that a record cannot be read.
+    Archived records are checked like others. Of removed records only the hashes remain: the stream `retention` must
+    name them, and the last hash must match the next record or the head. `unreadable` tells which exceptions of the
+    database mean that a record cannot be read.
     """
     rows = db.execute(
         "SELECT id, name, head, hash FROM streams WHERE substr(name, 1, ?) = ? ORDER BY name", (len(prefix), prefix)
@@ -42,7 +42,7 @@ def verify(db: Database, prefix: str, trusted: Mapping[str, Head], unreadable: U
 
 
 def _told(db: Database) -> dict[str, dict[int, str]]:
-    """What `retention` says was removed: for each stream, the last sequence and its hash."""
+    """Return what the stream `retention` says was removed: for each stream, the last sequence and its hash."""
     told: dict[str, dict[int, str]] = {}
     row = db.execute("SELECT id FROM streams WHERE name = ?", (archives.RETENTION,)).fetchone()
     for item in () if row is None else _rows(db, row[0], archives.RETENTION, -1):
@@ -53,7 +53,7 @@ def _told(db: Database) -> dict[str, dict[int, str]]:
 
 
 def _rows(db: Database, stream_id: int, stream: str, after: int) -> Iterator[Any]:
-    """A stream's records behind a sequence, page by page: a stream may be larger than memory."""
+    """Yield a stream's records after a sequence, page by page: a stream may be larger than memory."""
     while page := archives.kept(db, stream, after + 1, None, _PAGE):
         yield from page
         after = page[-1][0]
@@ -82,20 +82,20 @@ class _Stream:
         self._prev = GENESIS
 
     def check(self, trusted: Head | None, unreadable: Unreadable) -> Fault | None:
-        """The first place where the chain does not hold."""
+        """Return the first place where the chain is broken."""
         if (fault := self._begin(trusted)) is not None:
             return fault
         try:
             if (fault := self._walk()) is not None:
                 return fault
         except (UnicodeError, ValueError):
-            return Fault(self._name, self._seq + 1, "the record holds text that is not valid")
+            return Fault(self._name, self._seq + 1, "the record has invalid text")
         except Problem as problem:  # an archive
             return Fault(self._name, self._seq + 1, problem.message)
         except Exception as error:
             if not unreadable(error):
                 raise
-            return Fault(self._name, self._seq + 1, "the page that holds the record cannot be read")
+            return Fault(self._name, self._seq + 1, "the page with the record cannot be read")
         return self._end()
 
     def _begin(self, trusted: Head | None) -> Fault | None:
@@ -105,12 +105,12 @@ class _Stream:
         if found is None:
             return Fault(self._name, trusted.seq, "the record of the trusted head is missing")
         if found.hex() != trusted.hash:
-            return Fault(self._name, trusted.seq, "the record is not the one that was trusted")
+            return Fault(self._name, trusted.seq, "the record is not the trusted one")
         self._seq, self._prev = trusted.seq - 1, hash_at(self._db, self._name, trusted.seq - 1) or GENESIS
         return None
 
     def _walk(self) -> Fault | None:
-        gone: int | None = None  # the last sequence of those that were removed
+        gone: int | None = None  # the last removed sequence
         sealed = archives.sealed_last(self._db, self._id)
         for row in _rows(self._db, self._id, self._name, self._seq):
             if row[0] != self._seq + 1:
@@ -132,9 +132,9 @@ class _Stream:
         return self._removed(gone) if gone == self._seq and gone is not None else None
 
     def _removed(self, last: int) -> Fault | None:
-        """Whether `retention` tells of what is gone."""
+        """Return a fault unless the stream `retention` names the removed records."""
         if self._told.get(last) != self._prev.hex():
-            return Fault(self._name, last, "the records are gone, and no record tells that they were removed")
+            return Fault(self._name, last, "the records are gone, and no record says that they were removed")
         return None
 
     def _end(self) -> Fault | None:

@@ -1,4 +1,4 @@
-"""Processes that share one ledger: who lives, and who carries what."""
+"""Processes that share one ledger: which ones live, and which one owns each key."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 Beat = Literal["alive", "lapsed", "replaced"]
-"""What a process learns when it says that it lives: its lease held, or had run out, or its name is another's now."""
+"""The result of renewing a lease: it was still valid, it had expired, or another process has the name now."""
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """The table of a projection that says what is to be done, by whom, and for whom.
+    """A projection's table that is a queue of work: each row has an owner and a tenant.
 
     `id` and `key` are columns: rows with one key have one owner. `owner` names the process that wrote the row last.
-    `due` is a condition with one place, for a time. `open` is a condition that holds until nothing is left to do.
+    `due` is a condition with one placeholder, for a time. `open` is a condition that is true while work is left.
     """
 
     table: str
@@ -44,58 +44,66 @@ class Workers(Protocol):
     name: str
 
     def start(self, told: Callable[[Beat], None]) -> int:
-        """Take the name, and beat from now on; how many had the name up to now, this one counted. `told` hears on the
-        beating thread when the lease had run out and when the name is another's."""
+        """Take the name and renew the lease from now on; return how many processes had the name, this one included.
+
+        The renewing thread calls `told` when the lease had expired, and when another process took the name.
+        """
 
     @property
     def is_certain(self) -> bool:
-        """Whether the lease lasts now, as far as this process can know by itself: one that stalled cannot."""
+        """Whether the lease is certainly valid now, by this process's own clock."""
 
     def describe(self, about: dict[str, Any]) -> None:
-        """What `listed` tells of this process, from its next beat on."""
+        """Set what `listed` shows of this process, from its next beat on."""
 
     def keep_time(self, set: Callable[[int], None]) -> None:
-        """Have `set` called now, and after each beat, with the milliseconds of the database's clock."""
+        """Call `set` now, and after each beat, with the milliseconds of the database's clock."""
 
     def leave(self) -> None:
-        """Beat no more, and hand over at once what this process carries."""
+        """Stop renewing the lease, and free this process's keys at once."""
 
     def close(self) -> None:
-        """Beat no more, without a word: what this process carries is free when its lease has run out."""
+        """Stop renewing the lease, silently: this process's keys are free when the lease expires."""
 
     def claim(self, time: int, room: int) -> dict[str, int]:
-        """Take up at most `room` keys that are due at `time` and that no living process carries. How many of them each
-        process had that is gone."""
+        """Claim at most `room` keys that are due at `time` and have no living owner.
+
+        Return how many of them each dead process had.
+        """
 
     def due(self, time: int, most: int) -> list[str]:
-        """The ids that are due at `time` and this process's to carry."""
+        """Return the ids that are due at `time` and that this process owns."""
 
     def take(self, id: str) -> tuple[str, str | None]:
-        """Take up the key of `id` if no living process carries it. The name of the one that carries it and, when it was
-        taken, of the one that had it up to now, which is empty when nobody had it."""
+        """Claim the key of `id` if it has no living owner; return the owner's name.
+
+        If this call claimed it, return the former owner too, which is empty when there was none.
+        """
 
     def owner(self, id: str) -> str:
-        """The living process that carries `id`; empty when there is none."""
+        """Return the living process that owns `id`; empty when there is none."""
 
     def kept(self, ids: Collection[str]) -> set[str]:
-        """Those of `ids` that are this process's to carry."""
+        """Return those of `ids` that this process owns."""
 
     def tidy(self) -> None:
-        """Forget claims on keys of which nothing is open."""
+        """Delete claims on keys without open rows."""
 
     # Locks
 
     def hold(self, keys: Collection[str]) -> set[str]:
-        """Those of `keys` that are this process's now, until it lets go of them or its life ends. Such a key has a
-        slash in it."""
+        """Lock `keys` until this process releases them or ends; return those that it holds now.
+
+        Such a key contains a slash.
+        """
 
     def let_go(self, keys: Collection[str]) -> None:
-        """Give up keys that this process holds. While the database is away, it is done with the next beat."""
+        """Release keys that this process holds; if the database is away, the next beat does it."""
 
     # The fleet
 
     def living(self) -> list[dict[str, Any]]:
-        """What each living process tells of itself."""
+        """Return what each living process described itself with."""
 
     def listed(self) -> list[Worker]:
-        """Every process that has not been gone for an hour, by name."""
+        """Return every process that lived within the last hour, in order of name."""

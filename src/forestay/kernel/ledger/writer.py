@@ -1,6 +1,7 @@
 """A ledger's writing thread: takes what is waiting, has it written in one transaction, answers when it is on disk.
 
-It is a thread, so that an event loop never waits for a disk. What a transaction is, the backend says.
+It is a thread, so that an event loop never waits for a disk. The backend says what a transaction is. A commit owes
+answers to callers and records to followers: `settle` brings each event loop all of them in one wake-up.
 """
 
 from __future__ import annotations
@@ -12,15 +13,120 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from typing import Any
 
-from forestay.kernel.ledger.delivery import Deliveries, Ticket, settle
-from forestay.kernel.ledger.projections import Projection
-from forestay.kernel.ledger.records import Record
+from forestay.kernel.ledger.follow import Feed
+from forestay.kernel.ledger.projections import Database, Projection
+from forestay.kernel.ledger.records import Append, Encoded, Record, encode_appends
 from forestay.kernel.problems import Problem
 
 _log = logging.getLogger("forestay.ledger")
 _GROUP_BYTES = 8 * 1024 * 1024
+Job = Callable[[Database], Any]
+Deliveries = dict[asyncio.AbstractEventLoop, list[tuple[Feed, list[Record]]]]
+
+
+class Ticket:
+    """One caller's request: appends that go in together, or a job that needs the writing connection."""
+
+    __slots__ = ("appends", "count", "drafts", "error", "future", "job", "loop", "result", "rides", "size", "waiter")
+
+    def __init__(self, appends: Sequence[Append], drafts: Sequence[Sequence[Encoded]], job: Job | None = None) -> None:
+        self.appends = appends
+        self.drafts = drafts
+        self.job = job
+        self.count = self.size = 0  # records, and bytes of their payloads
+        for group in drafts:
+            for item in group:
+                self.count += 1
+                self.size += len(item.payload)
+        self.rides = False  # with the next one: its caller does not wait for it
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.waiter: asyncio.Future[Any] | None = None  # for a caller on an event loop
+        self.future: Future[Any] | None = None  # for a caller on a thread
+
+    def settle(self) -> None:
+        target: Any = self.waiter if self.waiter is not None else self.future
+        if target is None or target.done():
+            return
+        if self.error is not None:
+            target.set_exception(self.error)
+        else:
+            target.set_result(self.result)
+
+
+def ticket_of(appends: Sequence[Append]) -> Ticket:
+    """A ticket with everything checked and encoded: the caller's thread pays for that, not the writer."""
+    return Ticket(appends, encode_appends(appends))
+
+
+class Feeds:
+    """All followers of one ledger. `announced` is called by whoever wrote."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_stream: dict[str, list[Feed]] = {}
+        self._by_prefix: dict[str, list[Feed]] = {}
+
+    def open(self, name: str, *, prefix: bool) -> Feed:
+        feed = Feed(asyncio.get_running_loop())
+        with self._lock:
+            table = self._by_prefix if prefix else self._by_stream
+            table[name] = [*table.get(name, []), feed]
+        return feed
+
+    def close(self, name: str, feed: Feed, *, prefix: bool) -> None:
+        with self._lock:
+            table = self._by_prefix if prefix else self._by_stream
+            rest = [item for item in table.get(name, []) if item is not feed]
+            if rest:
+                table[name] = rest
+            else:
+                table.pop(name, None)
+
+    def announced(self, records: list[Record]) -> Deliveries:
+        """Who gets which of `records`, by event loop: the writer brings them together with its answers."""
+        if not self._by_stream and not self._by_prefix:
+            return {}
+        deliveries: dict[Feed, list[Record]] = {}
+        with self._lock:
+            for record in records:
+                for feed in self._by_stream.get(record.stream, ()):
+                    deliveries.setdefault(feed, []).append(record)
+                for prefix, feeds in self._by_prefix.items():
+                    if record.stream.startswith(prefix):
+                        for feed in feeds:
+                            deliveries.setdefault(feed, []).append(record)
+        by_loop: Deliveries = {}
+        for feed, items in deliveries.items():
+            by_loop.setdefault(feed.loop, []).append((feed, items))
+        return by_loop
+
+    def stale(self, streams: Collection[str] | None) -> None:
+        """Have those who follow one of `streams` read from disk: another process wrote to it. None: to any stream."""
+        with self._lock:
+            names = self._by_stream if streams is None else streams
+            found = [feed for name in names for feed in self._by_stream.get(name, ())]
+            for prefix, feeds in self._by_prefix.items():
+                if streams is None or any(name.startswith(prefix) for name in streams):
+                    found += feeds
+        by_loop: dict[asyncio.AbstractEventLoop, list[Feed]] = {}
+        for feed in found:
+            by_loop.setdefault(feed.loop, []).append(feed)
+        for loop, feeds in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_nudge, feeds)
+            except RuntimeError:
+                pass  # the loop was closed: no follower is left
+
+
+def _nudge(feeds: list[Feed]) -> None:
+    for feed in feeds:
+        feed.nudge()
 
 
 class Writer(ABC):
@@ -176,3 +282,34 @@ def check_expected(stream: str, expected: int | None, actual: int) -> None:
             expected=expected,
             actual=actual,
         )
+
+
+def settle(group: list[Ticket], deliveries: Deliveries, here: asyncio.AbstractEventLoop | None = None) -> None:
+    """Bring followers their records and callers their answers: one wake-up per event loop, because waking a thread
+    that sleeps costs more than everything else that is done here, and none of the loop that this runs on."""
+    if here is not None and not deliveries:
+        for ticket in group:
+            ticket.settle()
+        return
+    waiting: dict[asyncio.AbstractEventLoop, list[Ticket]] = {loop: [] for loop in deliveries}
+    for ticket in group:
+        if ticket.loop is None:
+            ticket.settle()
+        else:
+            waiting.setdefault(ticket.loop, []).append(ticket)
+    for loop, tickets in waiting.items():
+        batch = deliveries.get(loop, ())
+        if loop is here:
+            _arrive(batch, tickets)
+            continue
+        try:
+            loop.call_soon_threadsafe(_arrive, batch, tickets)
+        except RuntimeError:
+            pass  # the loop was closed while the group was written: no caller is left
+
+
+def _arrive(batch: Sequence[tuple[Feed, list[Record]]], tickets: list[Ticket]) -> None:
+    for feed, records in batch:
+        feed.push(records)
+    for ticket in tickets:
+        ticket.settle()

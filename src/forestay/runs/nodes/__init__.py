@@ -1,4 +1,4 @@
-"""Node types: what a node does, by its `typeId`."""
+"""Node types: the code of nodes, by their `typeId`."""
 
 from forestay.runs.nodes.registry import NodeContext, NodeError, NodeRegistry, NodeType, node
 

@@ -1,6 +1,6 @@
-"""Nodes that ask a model: a prompt with streamed text, and output that must fit a schema.
+"""Nodes that ask a model: for streamed text, or for output that must fit a schema.
 
-A model's answer is an effect: recorded once, never asked again (OpenWOP §1.5, §1.11).
+A model's answer is an effect: it is recorded once, and the model is not asked again (OpenWOP §1.5, §1.11).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TRUNCATION_GROWTH = 2
 
 
 async def call_prompt(ctx: Execution) -> dict[str, Any]:
-    """Ask a model; its text is streamed as `output.chunk` and comes back as `text`. With `mcp`, call a tool instead."""
+    """Ask a model; stream its text as `output.chunk` and return it as `text`. With `mcp`, call a tool instead."""
     if isinstance(wanted := ctx.config.get("mcp"), dict):
         return await mcp_tool(ctx, wanted)
     answer = await _ask(ctx, "call", _request(ctx, await _messages(ctx)), stream=True)
@@ -35,7 +35,7 @@ async def call_prompt(ctx: Execution) -> dict[str, Any]:
 
 
 async def structured_output(ctx: Execution) -> dict[str, Any]:
-    """Ask until the answer fits `outputSchema`, at most as often as the host's `schemaRounds`."""
+    """Ask until the answer fits `outputSchema`, at most `schemaRounds` times, which is a limit of the host."""
     schema = ctx.config.get("outputSchema") or {"type": "object"}
     return {"result": await ask_structured(ctx, await _messages(ctx), schema, "call")}
 
@@ -43,7 +43,7 @@ async def structured_output(ctx: Execution) -> dict[str, Any]:
 async def ask_structured(
     ctx: Execution, messages: list[dict[str, Any]], schema: dict[str, Any], key: str
 ) -> dict[str, Any]:
-    """An answer that fits `schema`; what is wrong with a try is told to the model with the next."""
+    """Ask for an answer that fits `schema`; each retry tells the model what was wrong."""
     request = _request(ctx, messages)
     failed = _Try("unknown", "")
     rounds = max(1, ctx.limits.schema_rounds)
@@ -55,7 +55,7 @@ async def ask_structured(
         failed = _judge(ctx, answer, schema)
         if failed.reason is None:
             return failed.value  # type: ignore[no-any-return]
-        if failed.reason == "truncation":  # a matter of room, not of the schema: nothing is said to the model
+        if failed.reason == "truncation":  # the answer lacked room, so the model needs no correction
             budget = request.params.max_tokens * TRUNCATION_GROWTH if request.params.max_tokens else None
             params = msgspec.structs.replace(request.params, max_tokens=budget)
             request = msgspec.structs.replace(request, params=params)
@@ -73,7 +73,7 @@ async def ask_structured(
 
 
 class _Try(msgspec.Struct, frozen=True):
-    """What became of one answer: a value, or the reason why not."""
+    """The result of one answer: a value, or the reason why it failed."""
 
     reason: str | None
     detail: str
@@ -105,7 +105,7 @@ def _corrected(request: _Request, messages: list[dict[str, Any]], text: str, det
 
 
 def _is_prose(text: str) -> bool:
-    """Whether the model talked instead of trying: nothing in it begins like JSON."""
+    """Whether the model answered in prose: the text does not begin like JSON."""
     return bool(text.strip()) and not text.lstrip().startswith(("{", "[", "`", '"'))
 
 
@@ -114,11 +114,11 @@ def _exhausted(ctx: Execution, rounds: int, failed: _Try) -> NodeError:
     ctx.emit("envelope.retry.exhausted", ended)
     ctx.emit("cap.breached", {"kind": "schema", "limit": ctx.limits.schema_rounds, "observed": rounds})
     code = "envelope_truncation_unrecoverable" if failed.reason == "truncation" else "envelope_payload_invalid"
-    return NodeError(code, f"No answer fitted after {rounds} tries: {failed.detail}", retryable=False)
+    return NodeError(code, f"No answer fits the schema after {rounds} attempts: {failed.detail}", retryable=False)
 
 
 def parse_lenient(text: str) -> tuple[Any, str | None]:
-    """A JSON value from a model's text, and how it was found: direct, out of a fence, or between braces."""
+    """Return a JSON value from a model's text, and how it was found: directly, in a fence, or between braces."""
     tries = [("direct", text)]
     if match := _FENCE.match(text):
         tries.append(("markdown-fence", match.group(1)))
@@ -138,17 +138,17 @@ def _misfit(schema: dict[str, Any], value: Any) -> str | None:
 
 
 async def _messages(ctx: Execution) -> list[dict[str, Any]]:
-    """What is asked: the node's own words, and the prompts that apply to it (RFC 0029)."""
+    """Return the messages to ask: the node's own, and the prompts that apply to it (RFC 0029)."""
     own = _own_messages(ctx)
     has_system = any(item["role"] == "system" for item in own)
     given: tuple[PromptKind, ...] = (*(("system",) if has_system else ()), *(("user",) if own else ()))
     prompts = await prompted(ctx, given=given)
     tell_prompts(ctx, prompts)
     if has_system and prompt_text(prompts, "system"):
-        ctx.log("warn", "A prompt takes the place of the node's own words.", code="prompt_ref_supersedes_inline")
+        ctx.log("warn", "A prompt replaces the node's own system prompt.", code="prompt_ref_supersedes_inline")
     found = with_prompts(own, prompts)
     if not any(item["role"] != "system" for item in found):
-        raise NodeError("invalid_input", "There is no prompt and there are no messages.", retryable=False)
+        raise NodeError("invalid_input", "The node has neither a prompt nor messages.", retryable=False)
     return found
 
 
@@ -165,7 +165,7 @@ def _own_messages(ctx: Execution) -> list[dict[str, Any]]:
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """What a node asks of which model; `mock` is the run's mock provider."""
+    """A node's request to a model; `mock` is the run's mock provider."""
 
     messages: list[dict[str, Any]]
     provider: str | None
@@ -175,7 +175,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 def _request(ctx: Execution, messages: list[dict[str, Any]]) -> _Request:
-    """The request, where the run's `configurable` overrides the node's configuration."""
+    """Build the request; the run's `configurable` overrides the node's configuration."""
     chosen = {**ctx.config, **{k: v for k, v in ctx.configurable.items() if k in ("model", "temperature", "maxTokens")}}
     tokens = int(chosen["maxTokens"]) if chosen.get("maxTokens") else None
     params = Params(max_tokens=tokens, temperature=chosen.get("temperature"))
@@ -183,7 +183,7 @@ def _request(ctx: Execution, messages: list[dict[str, Any]]) -> _Request:
 
 
 async def _ask(ctx: Execution, key: str, request: _Request, *, stream: bool = False) -> dict[str, Any]:
-    """One call as one effect; chunks go out while it runs, the usage with its record."""
+    """Make one call as one effect; emit chunks while it runs, and the usage with its record."""
     provider = f"model:{request.provider or 'default'}"
 
     async def call() -> dict[str, Any]:
@@ -193,7 +193,7 @@ async def _ask(ctx: Execution, key: str, request: _Request, *, stream: bool = Fa
         text: list[str] = []
 
         async def heard(piece: str) -> None:
-            if stream and text:  # one behind: only what comes next tells that it was not the last
+            if stream and text:  # one chunk behind, because the last one is marked
                 _chunk(ctx, text[-1])
                 await ctx.flush()
             text.append(whole(piece))
@@ -206,7 +206,7 @@ async def _ask(ctx: Execution, key: str, request: _Request, *, stream: bool = Fa
                 raise Problem("provider_error", "The model ended with an error.", model=model.name)
         except Exception:
             if stream and text:
-                _chunk(ctx, text[-1])  # the answer broke off behind it
+                _chunk(ctx, text[-1])  # the answer broke off after it
             raise
         if stream:
             _chunk(ctx, text[-1] if text else "", answer)
@@ -241,7 +241,7 @@ def _message(item: dict[str, Any]) -> Message:
 
 
 def _chunk(ctx: Execution, text: str, end: Completion | None = None) -> None:
-    """A piece of an answer as it goes out; the last one says how the answer ended and what it used."""
+    """Emit a piece of an answer; the last one has the finish reason and the usage."""
     chunk: dict[str, Any] = {"nodeId": ctx.node_id, "runId": ctx.run_id, "chunk": text, "isLast": end is not None}
     if end is not None:
         asked, said = (end.usage.input_tokens, end.usage.output_tokens) if end.usage is not None else (0, 0)
@@ -278,7 +278,7 @@ def _check_prompt(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if wanted is None:
         return
     if not isinstance(wanted, dict) or not isinstance(wanted.get("tool"), str) or not wanted["tool"]:
-        yield ".mcp", "A call of an MCP tool is {tool, server, arguments}."
+        yield ".mcp", "A call of an MCP tool must be {tool, server, arguments}."
     elif not isinstance(wanted.get("server", ""), str):
         yield ".mcp.server", "The name of an MCP server is expected."
     elif not isinstance(wanted.get("arguments", {}), dict):

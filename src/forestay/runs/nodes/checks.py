@@ -1,4 +1,4 @@
-"""What checks of node configurations share."""
+"""Shared checks of node configurations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forestay.runs.nodes.registry import NodeType
 
 
 def check_config(kind: NodeType, config: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with a node's configuration, by the place inside it."""
+    """Yield the mistakes of a node's configuration, with their places inside it."""
     if kind.check is not None:
         yield from kind.check(config)
     for key in kind.expressions:
@@ -20,7 +20,7 @@ def check_config(kind: NodeType, config: dict[str, Any]) -> Iterator[tuple[str, 
 
 
 def compiles(text: Any, at: str) -> Iterator[tuple[str, str]]:
-    """A finding when `text` is no expression."""
+    """Yield a finding when `text` is not an expression."""
     if not isinstance(text, str):
         yield at, "An expression is expected."
         return
@@ -31,7 +31,7 @@ def compiles(text: Any, at: str) -> Iterator[tuple[str, str]]:
 
 
 def positive(config: dict[str, Any], *keys: str) -> Iterator[tuple[str, str]]:
-    """A finding for each of `keys` that is there and is no whole number from 1 on."""
+    """Yield a finding for each given key of `keys` that is not a whole number from 1 on."""
     for key in keys:
         value = config.get(key, 1)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 2**53:
@@ -39,7 +39,7 @@ def positive(config: dict[str, Any], *keys: str) -> Iterator[tuple[str, str]]:
 
 
 def numbers(config: dict[str, Any], *keys: str) -> Iterator[tuple[str, str]]:
-    """A finding for each of `keys` that is there and is no number from 0 on."""
+    """Yield a finding for each given key of `keys` that is not a number from 0 on."""
     for key in keys:
         value = config.get(key, 0)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 2**53:
@@ -50,7 +50,7 @@ _SHAPES: dict[type, str] = {dict: "An object", list: "An array", str: "A string"
 
 
 def shaped(config: dict[str, Any], shape: type, *keys: str) -> Iterator[tuple[str, str]]:
-    """A finding for each of `keys` that is there, is not null, and has another shape."""
+    """Yield a finding for each given key of `keys` that is not null and has another shape."""
     for key in keys:
         if config.get(key) is not None and not isinstance(config[key], shape):
             yield f".{key}", f"{_SHAPES[shape]} is expected."

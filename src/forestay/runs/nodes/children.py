@@ -17,14 +17,14 @@ _PLANS = ("plan", "mockDispatchPlan", "mockDecisions")
 
 
 async def sub_workflow(ctx: Execution) -> dict[str, Any]:
-    """Run a workflow as a child, with variables mapped in once and out at its end."""
+    """Run a workflow as a child; map variables in at its start and out at its end."""
     config = ctx.config
     given = ctx.inputs.get("inputs") or {}
     if not isinstance(given, dict):
-        raise NodeError("invalid_input", "`inputs` is an object.", retryable=False)
+        raise NodeError("invalid_input", "`inputs` must be an object.", retryable=False)
     mapping = config.get("inputMapping")
     inputs = {**_mapped(ctx, mapping), **given}
-    unset = sorted((mapping or {}).keys() - inputs.keys())  # a variable that is not set hides the child's default
+    unset = sorted((mapping or {}).keys() - inputs.keys())  # an unset variable overrides the child's default
     workflow = str(config["workflowId"])
     if config.get("waitForCompletion") is False:
         run_id = await ctx.start_child(
@@ -47,13 +47,13 @@ async def sub_workflow(ctx: Execution) -> dict[str, Any]:
 
 
 def _mapped(ctx: Execution, mapping: dict[str, str] | None) -> dict[str, Any]:
-    """Child inputs by parent variable; a variable that is not set stays away."""
+    """Return the child's inputs from the parent's variables; unset variables are left out."""
     variables = ctx.variables
     return {child: variables[parent] for child, parent in (mapping or {}).items() if parent in variables}
 
 
 def _harvest(ctx: Execution, mapping: dict[str, str] | None, result: dict[str, Any]) -> list[str]:
-    """Take the child's results over into the parent's variables; the names of those that got one."""
+    """Copy the child's results into the parent's variables; return the names of the changed variables."""
     known = {**result["outputs"], **result["variables"]}
     found = {parent: known[child] for parent, child in (mapping or {}).items() if child in known}
     for parent, value in found.items():
@@ -71,12 +71,12 @@ def _child_failed(workflow: str, result: dict[str, Any]) -> NodeError:
 
 
 async def supervisor(ctx: Execution) -> dict[str, Any]:
-    """Decide who works next: from the plan in the configuration, or by asking the model."""
+    """Decide which worker is next, from the plan in the configuration or by asking the model."""
     agent_id = str((ctx.agent or {}).get("agentId") or f"core.supervisor.{ctx.node_id}")
     decision = await _decision(ctx)
     confidence = decision.get("confidence", ctx.config.get("mockConfidence"))
     threshold = ctx.configurable.get("escalationThreshold", ctx.config.get("threshold", _THRESHOLD))
-    asked_later = is_unsure(decision) and ctx.leads_to("core.dispatch")  # which asks before it acts (M2)
+    asked_later = is_unsure(decision) and ctx.leads_to("core.dispatch")  # the dispatch asks before it acts (M2)
     if is_number(confidence) and is_number(threshold) and confidence < threshold and not asked_later:
         data = {"agentId": agent_id, "threshold": threshold, "observed": confidence, "decision": decision}
         answer = await ctx.interrupt("low-confidence", data)
@@ -124,7 +124,7 @@ _NEEDS = {"next-worker": "nextWorkerIds", "ask-user": "prompt"}
 
 
 def _mistake(decision: Any) -> str | None:
-    """What is wrong with a decision."""
+    """Return what is wrong with a decision, or None."""
     found = misfit(_DECISION, decision)
     if found is not None:
         return f"{found[1]} (at ${found[0]})"
@@ -134,14 +134,14 @@ def _mistake(decision: Any) -> str | None:
 
 def _valid(decision: Any) -> dict[str, Any]:
     if (mistake := _mistake(decision)) is not None:
-        raise NodeError("invalid_decision", f"This is no decision: {mistake}", retryable=False)
+        raise NodeError("invalid_decision", f"This is not a valid decision: {mistake}", retryable=False)
     return dict(decision)
 
 
 async def dispatch(ctx: Execution) -> dict[str, Any]:
-    """Do what the supervisor decided: run workers one after the other, ask the user, or end."""
+    """Execute the supervisor's decision: run workers one after the other, ask the user, or end."""
     decision = (ctx.inputs.get("input") or {}).get("decision") if isinstance(ctx.inputs.get("input"), dict) else None
-    if decision is None:  # the last one so far: once looked at, it is the same on every execution
+    if decision is None:  # the latest decision; the effect makes it the same on every execution
         decision = await ctx.effect("decision", lambda: ctx.decision, later=True)
     if decision is None:
         raise NodeError("no_decision", "There is no decision to dispatch.", retryable=False)
@@ -193,7 +193,7 @@ async def _workers(ctx: Execution, workers: list[str]) -> dict[str, Any]:
 
 
 def _check_mappings(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Mappings are objects of names; the per-worker ones are objects of such objects."""
+    """Check that mappings are objects of names, and per-worker mappings objects of such objects."""
     for key in ("inputMapping", "outputMapping"):
         if not _names(config.get(key, {})):
             yield f".{key}", "An object of variable names is expected."
@@ -245,7 +245,7 @@ TYPES = [
         type_id="core.orchestrator.supervisor",
         execute=supervisor,
         check=_check_supervisor,
-        summary="Decides who works next.",
+        summary="Decides which worker is next.",
     ),
     NodeType(
         type_id="core.dispatch", execute=dispatch, check=_check_dispatch, summary="Runs what the supervisor decided."

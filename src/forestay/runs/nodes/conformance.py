@@ -1,4 +1,4 @@
-"""Node types of the contract's fixtures that play an agent from their configuration. Only with the sample seams."""
+"""Node types for the contract's fixtures, which play an agent from their configuration. Only with the sample seams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forestay.runs.prompting import prompted, tell_prompts
 
 
 async def mock_agent(ctx: Execution) -> dict[str, Any]:
-    """Say what an agent would say: reasoning, tool calls, hand-off, decision, in the contract's order."""
+    """Emit the events of an agent: reasoning, tool calls, hand-off and decision, in the contract's order."""
     config = ctx.config
     agent = str(config.get("agentId") or (ctx.agent or {}).get("agentId") or "core.conformance.mock-agent")
     _reason(ctx, agent, config.get("mockReasoning"))
@@ -48,7 +48,7 @@ def _reason(ctx: Execution, agent: str, reasoning: Any) -> None:
 
 
 async def identity(ctx: Execution) -> dict[str, Any]:
-    """`core.identity`, for the message reducer's fixture one message said twice, and what the memory fixtures ask."""
+    """Output the inputs. For fixtures, also write one message twice, or perform a memory action."""
     if action := _MEMORY.get(str(ctx.config.get("memoryAction"))):
         await action(ctx, str((ctx.agent or {}).get("memoryRef") or ctx.config.get("probeMemoryRef")))
     if ctx.config.get("emitDuplicateMessageId"):
@@ -71,7 +71,7 @@ async def _write_then_read(ctx: Execution, memory_ref: str) -> None:
 
 
 async def _expiry(ctx: Execution, memory_ref: str) -> None:
-    memory_ref = f"{memory_ref}/{ctx.run_id}"  # no other run's entries are in the list
+    memory_ref = f"{memory_ref}/{ctx.run_id}"  # so the list has no entries of other runs
     for past, moment in ((True, -3_600_000), (False, 3_600_000)):
         text = "expired" if past else "live"
         await ctx.memory.put(memory_ref, text, expires_at=iso(ctx.wall_ms + moment))
@@ -97,7 +97,7 @@ _MEMORY = {
 
 
 async def mock_ai(ctx: Execution) -> dict[str, Any]:
-    """Say what a model would be sent: the prompts that apply to the node, else the variable `prompt`."""
+    """Output what a model would get: the prompts that apply to the node, else the variable `prompt`."""
     prompts = await prompted(ctx)
     tell_prompts(ctx, prompts)
     said = prompt_text(prompts, "system", "schema-hint", "few-shot", "user")
@@ -105,7 +105,7 @@ async def mock_ai(ctx: Execution) -> dict[str, Any]:
 
 
 async def secret_echo(ctx: Execution) -> dict[str, Any]:
-    """Say of a credential's value what tells that it was found, and nothing of the value."""
+    """Output the hash and the length of a credential's value, but not the value."""
     value = (await ctx.secret(str(ctx.config["secretId"]))).encode()
     ctx.set_variable("secretSha256", hashlib.sha256(value).hexdigest())
     ctx.set_variable("secretLength", len(value))
@@ -127,17 +127,17 @@ TYPES = [
         type_id="conformance.modelCapability.insufficient",
         execute=never,
         model_capabilities=("nonexistent-capability-9b3f",),
-        summary="Needs a model that nobody has (sample seams).",
+        summary="Needs a model that no host has (sample seams).",
     ),
     NodeType(type_id="core.identity", execute=identity, summary="Outputs its inputs."),
     NodeType(
         type_id="core.conformance.mock-agent", execute=mock_agent, inline=True, summary="Plays an agent (sample seams)."
     ),
-    NodeType(type_id="local.sample.demo.mock-ai", execute=mock_ai, summary="Says its prompts (sample seams)."),
+    NodeType(type_id="local.sample.demo.mock-ai", execute=mock_ai, summary="Outputs its prompts (sample seams)."),
     NodeType(
         type_id="conformance.requiresMissing",
         execute=never,
         requires=("conformance.never-provided",),
-        summary="Needs what no host has (sample seams).",
+        summary="Needs a capability that no host has (sample seams).",
     ),
 ]

@@ -8,7 +8,7 @@ from forestay.runs.nodes.registry import NodeRegistry, custom_types
 
 
 def standard_registry(*, sample_seams: bool = False, custom: bool = True) -> NodeRegistry:
-    """A registry with every core type, what `@node` declared, and, for tests of the contract, its sample types."""
+    """Return a registry with every core type, the types of `@node` and, for the contract's tests, the sample types."""
     types = {item.type_id: item for group in (basic, gates, children, ai, outside) for item in group.TYPES}
     if sample_seams:
         types.update({item.type_id: item for item in conformance.TYPES})

@@ -1,4 +1,4 @@
-"""Nodes that ask people: approval, clarification, conversation, any interrupt, an event from outside."""
+"""Nodes that ask people or wait: approval, clarification, conversation, any interrupt, an external event."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ACTIONS = ("accept", "reject", "refine", "edit-accept", "ask")
 
 
 async def approval_gate(ctx: Execution) -> dict[str, Any]:
-    """Ask for an approval. A rejection without an edge that takes it fails; a refinement without one asks again."""
+    """Ask for an approval. Without an edge for it, a rejection fails the node and a refinement asks again."""
     config = ctx.config
     feedback: list[Any] = []
     while True:
@@ -84,7 +84,7 @@ async def clarification_gate(ctx: Execution) -> dict[str, Any]:
 
 
 async def interrupt(ctx: Execution) -> dict[str, Any]:
-    """Any interrupt, as the configuration says."""
+    """Ask with any interrupt; the configuration defines it."""
     config = ctx.config
     value = await ctx.interrupt(
         str(config.get("kind", "custom")),
@@ -98,10 +98,10 @@ async def interrupt(ctx: Execution) -> dict[str, Any]:
 
 
 async def wait_for_event(ctx: Execution) -> dict[str, Any]:
-    """Wait for a signal by name, with what it must carry."""
+    """Wait for a named signal that matches the correlation."""
     correlation = ctx.inputs.get("correlation", ctx.config.get("correlation"))
     if not isinstance(correlation or {}, dict):
-        raise NodeError("invalid_input", "`correlation` is an object.", retryable=False)
+        raise NodeError("invalid_input", "`correlation` must be an object.", retryable=False)
     value = await ctx.signal(
         str(ctx.config["event"]),
         correlation,
@@ -112,7 +112,7 @@ async def wait_for_event(ctx: Execution) -> dict[str, Any]:
 
 
 async def conversation_gate(ctx: Execution) -> dict[str, Any]:
-    """Talk for some turns: opened, exchanged, closed; turns also go to the `conversation` channel if there is one."""
+    """Hold a conversation of some turns: opened, exchanged, closed; a `conversation` channel gets the turns too."""
     config = ctx.config
     id = f"{ctx.origin}:{ctx.node_id}:{ctx.iteration}"
     turns = int(config.get("turnCount", 1))
@@ -142,7 +142,7 @@ async def conversation_gate(ctx: Execution) -> dict[str, Any]:
 
 
 def _turn(ctx: Execution, id: str, index: int, content: Any, role: str) -> dict[str, Any]:
-    """A turn; its time is the node's, so that a second execution says the same."""
+    """Return a turn; its time is 0, so that a second execution returns the same."""
     speaker = ctx.node_id if role == "system" else "user"
     message = {"messageId": f"{id}:{index}", "from": speaker, "content": content, "role": role, "turnIndex": index}
     return {**message, "ts": 0}
@@ -156,7 +156,7 @@ def _keep(ctx: Execution, turn: dict[str, Any]) -> None:
 def _check_approval(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     actions = config.get("actions", ["accept"])
     if not isinstance(actions, list) or not actions or any(action not in ACTIONS for action in actions):
-        yield ".actions", f"Actions are some of {', '.join(ACTIONS)}."
+        yield ".actions", f"Each action must be one of {', '.join(ACTIONS)}."
     yield from positive(config, "requiredApprovals", "timeoutMs")
     listed = config.get("approversList") or []
     if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
@@ -188,7 +188,7 @@ def _check_conversation(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _check_interrupt(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     kinds = ("approval", "clarification", "external-event", "custom", "conversation.exchange", "low-confidence")
     if config.get("kind", "custom") not in kinds:
-        yield ".kind", f"A kind is one of {', '.join(kinds)}."
+        yield ".kind", f"A kind must be one of {', '.join(kinds)}."
         return
     yield from check_schema(config.get("resumeSchema"), ".resumeSchema")
     yield from positive(config, "timeoutMs")
@@ -221,7 +221,7 @@ def _check_wait(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from shaped(config, dict, "correlation")
 
 
-# What the answer to an interrupt is checked against, so that there is something to check it against.
+# Checks of the data that the answer to an interrupt is checked against.
 _DATA = {
     "approval": _check_approval,
     "clarification": _check_clarification,

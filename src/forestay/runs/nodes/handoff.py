@@ -1,9 +1,9 @@
-"""How a dispatch hands work over to a worker, and asks a person first when the supervisor is not sure enough.
+"""Hands work of a dispatch over to a worker; a person is asked first when the supervisor is not confident.
 
 - M1  Each transition of a handoff is one `core.workflowChain.event`, caused by the one before it, the first by the
-      supervisor's decision (OpenWOP RFC 0037). An output is harvested of a completed child alone.
-- M2  A decision whose confidence is below the floor is done after a person confirmed it; the log says so before the
-      person is asked (RFC 0039 §A).
+      supervisor's decision (OpenWOP RFC 0037). Output is harvested only from a completed child.
+- M2  A decision with a confidence below the floor is executed only after a person has confirmed it; the log records
+      that before the person is asked (RFC 0039 §A).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _QUESTION = "confirm"
 
 
 def is_unsure(decision: dict[str, Any]) -> bool:
-    """Whether a decision to act states a confidence below the floor; one that states none is not unsure."""
+    """Whether a decision to act has a confidence below the floor; one without a confidence is not unsure."""
     confidence: Any = decision.get("confidence")
     return decision["kind"] != "ask-user" and is_number(confidence) and bool(confidence < CONFIDENCE_FLOOR)
 
 
 async def confirmed(ctx: Execution, decision: dict[str, Any]) -> None:
-    """Ask a person whether an unsure decision is to be done (M2); a NodeError when it is not."""
+    """Ask a person to confirm an unsure decision (M2); a NodeError when the person does not."""
     told: dict[str, Any] = {
         "confidence": decision["confidence"],
         "floor": CONFIDENCE_FLOOR,
@@ -40,7 +40,7 @@ async def confirmed(ctx: Execution, decision: dict[str, Any]) -> None:
         told["workerId"] = workers[0]
         plan = f"run {', '.join(workers)}"
     ctx.emit("core.workflowChain.confidence-escalated", told, place="escalation", cause=ctx.decided)
-    question = f"The supervisor would {plan} with a confidence of {decision['confidence']}. Is it to be done?"
+    question = f"The supervisor would {plan} with a confidence of {decision['confidence']}. Should it do so?"
     questions = [{"id": _QUESTION, "question": question, "schema": {"type": "boolean"}}]
     answer = await ctx.interrupt(
         "clarification", {"questions": questions}, announce=("clarification.requested", {"questions": questions})
@@ -50,7 +50,7 @@ async def confirmed(ctx: Execution, decision: dict[str, Any]) -> None:
 
 
 class Handoff:
-    """The handoff to one worker of a decision; what it says has a place of its own, whatever else the node says."""
+    """The handoff to one worker of a decision; its events have their own place among the node's events."""
 
     def __init__(self, ctx: Execution, worker: str, key: str) -> None:
         self._ctx = ctx
@@ -58,7 +58,7 @@ class Handoff:
         self._key = key
 
     async def run(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Run the worker as a child; its result."""
+        """Run the worker as a child; return its result."""
         began = self._tell("dispatch.began", self._ctx.decided)
 
         def started(child_id: str) -> str:
@@ -75,7 +75,7 @@ class Handoff:
         return result
 
     def harvested(self, result: dict[str, Any], keys: list[str]) -> None:
-        """Say which of the parent's variables the child's results went to."""
+        """Record which of the parent's variables got the child's results."""
         self._tell("output.harvested", self._ended, childRunId=result["runId"], harvestedKeys=keys)
 
     def _tell(self, phase: str, cause: str | None, **more: Any) -> str:

@@ -1,4 +1,4 @@
-"""`core.map`: one node or one child workflow for every item of a collection, so many at a time (W13)."""
+"""`core.map`: runs a node or a child workflow for every item of a collection, a limited number at a time (W13)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _DEFAULT_CONCURRENCY = 8
 
 
 def map_type(registry: NodeRegistry) -> NodeType:
-    """The map node over the node types of `registry`."""
+    """Return the map node, which can run the node types of `registry`."""
 
     async def execute(ctx: Execution) -> dict[str, Any]:
-        """Results in the order of the items; the first failure fails the map once its running items have ended."""
+        """Return results in the order of the items; after a failure, fail once the running items have ended."""
         items = await _items(ctx)
         width = max(1, min(int(ctx.config.get("concurrency", _DEFAULT_CONCURRENCY)), 256))
         if "workflowId" in ctx.config:
@@ -39,7 +39,7 @@ def map_type(registry: NodeRegistry) -> NodeType:
 
 
 async def _items(ctx: Execution) -> list[Any]:
-    """The collection; one that an expression names is looked at once, whatever changes while the map runs."""
+    """Return the collection; an expression is evaluated once, so later changes do not affect the map."""
     source = ctx.inputs.get("items", ctx.config.get("items"))
     if isinstance(source, str):
         text = source
@@ -47,7 +47,8 @@ async def _items(ctx: Execution) -> list[Any]:
     if not isinstance(source, list):
         raise NodeError("invalid_input", "`items` is not an array.", retryable=False)
     if len(source) > MAX_ITEMS:
-        raise NodeError("invalid_input", f"A map takes {MAX_ITEMS} items; there are {len(source)}.", retryable=False)
+        message = f"A map takes at most {MAX_ITEMS} items; there are {len(source)}."
+        raise NodeError("invalid_input", message, retryable=False)
     return source
 
 
@@ -59,7 +60,7 @@ def _inputs(ctx: Execution, item: Any, index: int) -> dict[str, Any]:
 
 
 async def _with_children(ctx: Execution, items: list[Any], width: int) -> list[Any]:
-    """A child run an item. Results are in the log with the child's end, so a restart goes on where it was."""
+    """Run a child for each item. The log has each result with the child's end, so a restart continues from there."""
     workflow = str(ctx.config["workflowId"])
     results: list[Any] = [None] * len(items)
     queue = iter(range(len(items)))
@@ -78,7 +79,7 @@ async def _with_children(ctx: Execution, items: list[Any], width: int) -> list[A
     await fill()
     while under_way:
         ended = [(index, found) for index, key in under_way.items() if (found := ctx.ended(key)) is not None]
-        for index, found in ended:  # what the log says counts, not how often we were woken for it
+        for index, found in ended:  # the log counts, not the number of wake-ups
             results[index] = _of_child(workflow, index, found)
             del under_way[index]
         if ended:
@@ -96,7 +97,7 @@ def _of_child(workflow: str, index: int, result: dict[str, Any]) -> Any:
 
 
 async def _inline(ctx: Execution, items: list[Any], width: int, registry: NodeRegistry) -> list[Any]:
-    """One node's code an item; each result is recorded like an effect."""
+    """Run a node's code for each item; each result is recorded like an effect."""
     spec = ctx.config["node"]
     kind = registry.get(spec["typeId"])
     if kind is None:
@@ -159,12 +160,12 @@ def _check(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _check_inner(kind: NodeType | None, spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The node inside is held to what a node of the workflow is held to."""
+    """Check the inner node like a node of the workflow."""
     if kind is None:
         yield ".node.typeId", f"There is no node type {spec['typeId']!r}."
         return
-    if kind.type_id == MAP:  # items of items of items are no longer bounded by MAX_ITEMS
-        yield ".node.typeId", "A map cannot hold a map; map over a workflow instead."
+    if kind.type_id == MAP:  # MAX_ITEMS would not bound nested maps
+        yield ".node.typeId", "A map cannot contain a map; map over a workflow instead."
     config = spec.get("config", {})
     if isinstance(config, dict):
         for place, message in check_config(kind, config):

@@ -1,4 +1,4 @@
-"""Nodes that reach outside through what the host wired: HTTP and tools. Each call is one effect."""
+"""Nodes that call HTTP services and tools through the host's ports. Each call is one effect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def http(ctx: Execution) -> dict[str, Any]:
     """Send one request through the SSRF-safe connector; `failOn` names the statuses that fail the node."""
     url = ctx.inputs.get("url", ctx.config.get("url"))
     if not isinstance(url, str):
-        raise NodeError("invalid_input", "There is no `url`.", retryable=False)
+        raise NodeError("invalid_input", "The node has no `url`.", retryable=False)
     rule = ctx.config.get("failOn", "error")
     answer = await ctx.http.fetch(
         url,
@@ -34,8 +34,8 @@ async def http(ctx: Execution) -> dict[str, Any]:
         fails=lambda status: _fails(status, rule),
     )
     if _fails(answer.status, rule):
-        # What the server said is an output, and stays out of an error: errors are told to more people.
-        told = {"status": answer.status, "fix": "With `failOn` empty, what the server said is the node's output."}
+        # The server's answer is an output and not part of the error, because more people see errors.
+        told = {"status": answer.status, "fix": "With `failOn` empty, the server's answer is the node's output."}
         said = f"The server answered {answer.status}."
         raise NodeError("http_status", said, retryable=passes_off(answer.status), details=told)
     return {"status": answer.status, "headers": answer.headers, "body": answer.body}
@@ -48,21 +48,23 @@ def _fails(status: int, rule: Any) -> bool:
 
 
 async def tool(ctx: Execution) -> dict[str, Any]:
-    """Call a tool of the host's tool source; `tool` of the inputs names it where the configuration does not."""
+    """Call a tool of the host's tool source; the configuration names it, else the input `tool`."""
     name = ctx.config.get("tool") or ctx.inputs.get("tool")
     if not isinstance(name, str):
-        raise NodeError("invalid_input", "`tool` names a tool.", retryable=False)
+        raise NodeError("invalid_input", "`tool` must name a tool.", retryable=False)
     given = ctx.inputs.get("arguments") or {}
     if not isinstance(given, dict):
-        raise NodeError("invalid_input", "`arguments` is an object.", retryable=False)
+        raise NodeError("invalid_input", "`arguments` must be an object.", retryable=False)
     arguments = {**(ctx.config.get("arguments") or {}), **given}
     result = await call_tool(ctx, name, arguments)
     return result if isinstance(result, dict) else {"output": result}
 
 
 async def mcp_tool(ctx: Execution, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Call an MCP server's tool by the server's own name for it, of the one server that has it where none is named.
-    What it says is not to be trusted, and both the event and the output say so."""
+    """Call an MCP server's tool by the server's own name for it; without `server`, exactly one server must have it.
+
+    Its result is untrusted; the event and the output say so.
+    """
     name, arguments = str(wanted["tool"]), wanted.get("arguments") or {}
     id = f"mcp:{wanted.get('server', '*')}/{name}"
     result = await call_tool(ctx, name, arguments, "mcp", id=id, contentTrust="untrusted")
@@ -78,7 +80,7 @@ async def call_tool(
     id: str | None = None,
     **returned: str,
 ) -> Any:
-    """One call as one effect; the pair of tool events has one call id, and nothing of what is said (RFC 0064)."""
+    """Make one call as one effect; both tool events have the same call id, and no content (RFC 0064)."""
     caller = ctx.caller("call", f"tool:{name}")
     agent = str((ctx.agent or {}).get("agentId") or f"node.{ctx.node_id}")
     about = {"agentId": agent, "toolName": name, "callId": caller.idempotency_key}
@@ -95,7 +97,7 @@ async def call_tool(
     except Problem as problem:
         ctx.emit("agent.toolReturned", {**about, **failed_call(problem)})
         raise
-    timed = isinstance(made, dict) and made.keys() == {"result", "durationMs"}  # until 0.2 the result stood alone
+    timed = isinstance(made, dict) and made.keys() == {"result", "durationMs"}  # until 0.2 the result was alone
     took = {"durationMs": made["durationMs"]} if timed else {}
     ctx.emit("agent.toolReturned", {**about, "status": "ok", **took, **returned})
     return made["result"] if timed else made
@@ -103,14 +105,14 @@ async def call_tool(
 
 def _check_http(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if str(config.get("method", "GET")).upper() not in HTTP_METHODS:
-        yield ".method", f"A method is one of {', '.join(HTTP_METHODS)}."
+        yield ".method", f"A method must be one of {', '.join(HTTP_METHODS)}."
     yield from shaped(config, str, "url")
     yield from shaped(config, dict, "headers")
     yield from shaped(config, str, "credential")
     yield from positive(config, "timeoutMs")
     redirects = config.get("redirects", 0)
     if isinstance(redirects, bool) or not isinstance(redirects, int) or not 0 <= redirects <= MAX_REDIRECTS:
-        yield ".redirects", f"`redirects` is a number from 0 to {MAX_REDIRECTS}."
+        yield ".redirects", f"`redirects` must be a number from 0 to {MAX_REDIRECTS}."
 
 
 def _check_tool(config: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Which node types there are, and what their code is given."""
+"""The registry of node types, and the context that their code gets."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ T = TypeVar("T")
 
 
 class NodeContext(Protocol):
-    """What a node's code may see and do. On resume a node runs again from its start: whatever leaves the process goes
-    through `effect`, whatever waits goes through `interrupt`, `sleep`, `child` and `signal`."""
+    """The interface for a node's code.
+
+    On resume a node runs again from its start. So code that affects the outside must go through `effect`, and code that
+    waits through `interrupt`, `sleep`, `child` or `signal`.
+    """
 
     run_id: str
     node_id: str
@@ -98,7 +101,7 @@ class NodeContext(Protocol):
 
 
 class NodeError(Exception):
-    """How a node's code fails with a code of its own; `retryable` False ends the retries."""
+    """Lets a node's code fail with its own error code; `retryable=False` ends the retries."""
 
     def __init__(
         self, code: str, message: str, *, retryable: bool | None = None, details: dict[str, Any] | None = None
@@ -116,8 +119,10 @@ Check = Callable[[dict[str, Any]], Iterator[tuple[str, str]]]
 
 
 class NodeType(msgspec.Struct, frozen=True, kw_only=True):
-    """One node type. `inline` code never waits for anything outside the log, so it needs no task of its own. The model
-    that its code asks must have every one of `model_capabilities`, or the code is not run (RFC 0031)."""
+    """One node type. `inline` code never waits for anything outside the log, so it needs no separate task.
+
+    The model that its code asks must have all of `model_capabilities`, or the code does not run (RFC 0031).
+    """
 
     type_id: str
     execute: Execute
@@ -144,14 +149,14 @@ class NodeRegistry:
         self._types[item.type_id] = _gated(item) if item.model_capabilities else item
 
     def wrap(self, type_id: str, around: Callable[[NodeType], NodeType]) -> None:
-        """Have a registered type do something more, or something else."""
+        """Replace a registered type by the result of `around`."""
         self._types[type_id] = around(self._types[type_id])
 
     def __iter__(self) -> Iterator[NodeType]:
         return iter(self._types.values())
 
     def node(self, type_id: str, *, requires: tuple[str, ...] = (), summary: str = "") -> Callable[[Execute], Execute]:
-        """`@registry.node("my.type")`: the decorated coroutine takes a NodeContext and returns its outputs."""
+        """Register with `@registry.node("my.type")` a coroutine that takes a NodeContext and returns its outputs."""
 
         def register(execute: Execute) -> Execute:
             self.add(NodeType(type_id=type_id, execute=execute, requires=requires, summary=summary))
@@ -161,7 +166,7 @@ class NodeRegistry:
 
 
 def _gated(item: NodeType) -> NodeType:
-    """The type with the gate of its model in front of its code."""
+    """Return the type with a check of the model before its code."""
 
     async def execute(ctx: Any) -> Any:
         from forestay.runs.model_gate import check_model
@@ -177,9 +182,9 @@ _declared: list[NodeType] = []
 
 
 def node(type_id: str, *, requires: tuple[str, ...] = (), summary: str = "") -> Callable[[Code], Code]:
-    """`@node("my.type")`: declare a node type for every registry made afterwards with `custom_types()`.
+    """Declare with `@node("my.type")` a node type for every registry that is made later with `custom_types()`.
 
-    The code takes the context; further parameters are its inputs by name. Called inside `@workflow` it is a step.
+    The code takes the context; further parameters are its inputs by name. Inside `@workflow`, calling it adds a step.
     """
 
     def declare(code: Code) -> Code:
@@ -196,7 +201,7 @@ def node(type_id: str, *, requires: tuple[str, ...] = (), summary: str = "") -> 
 
 
 def _given_inputs(code: Code) -> Execute:
-    """`code` as the engine calls it: with the context alone."""
+    """Wrap `code` for the engine, which passes only the context."""
     wanted = list(inspect.signature(code).parameters.values())[1:]
     if not wanted:
         return code
@@ -212,7 +217,7 @@ def _given_inputs(code: Code) -> Execute:
 
 @contextmanager
 def declaring() -> Iterator[list[NodeType]]:
-    """What `@node` declares inside this block alone."""
+    """Collect only the types that `@node` declares inside the block."""
     before, found = list(_declared), list[NodeType]()
     _declared.clear()
     try:
@@ -223,7 +228,7 @@ def declaring() -> Iterator[list[NodeType]]:
 
 
 def custom_types() -> list[NodeType]:
-    """What `@node` declared so far."""
+    """Return the types that `@node` has declared so far."""
     return list(_declared)
 
 

@@ -1,4 +1,4 @@
--- Streams and their records. A stream's head is kept beside it, so that a lost tail is noticed.
+-- Streams and their records. A stream has its head in its own row, so that a lost tail is noticed.
 CREATE TABLE streams (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
@@ -20,7 +20,7 @@ CREATE TABLE records (
 
 CREATE UNIQUE INDEX records_by_stream ON records (stream, seq);
 
--- Which version of each projection the tables hold.
+-- The version of each projection's tables.
 CREATE TABLE projections (
     name TEXT PRIMARY KEY,
     version INTEGER NOT NULL

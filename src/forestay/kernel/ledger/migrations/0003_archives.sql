@@ -1,4 +1,4 @@
--- Parts of streams that left the table of records, compressed. `places` is the position and the hash of each record,
+-- Compressed parts of streams, moved out of the table of records. `places` has the position and the hash of each record,
 -- which stay when `data` is removed. An archive counts when it is `sealed`; before, its records are in the table.
 CREATE TABLE archives (
     stream INTEGER NOT NULL REFERENCES streams (id),
@@ -17,7 +17,7 @@ CREATE TABLE archives (
 ) STRICT;
 CREATE INDEX archives_high ON archives (high, low, stream, first);
 
--- A record leaves the table when an archive has it.
+-- A record may leave the table only when an archive has it.
 DROP TRIGGER records_remain;
 CREATE TRIGGER records_remain BEFORE DELETE ON records
 WHEN NOT EXISTS (
@@ -25,7 +25,7 @@ WHEN NOT EXISTS (
 )
 BEGIN SELECT RAISE(ABORT, 'records are append-only'); END;
 
--- A sealed archive stays as it is, but for its data, which can be removed with a word about it.
+-- A sealed archive never changes, except that its data can be removed, with a record about that.
 CREATE TRIGGER archives_stay BEFORE UPDATE ON archives
 WHEN OLD.sealed = 1 AND NOT (
     NEW.stream = OLD.stream AND NEW.first = OLD.first AND NEW.last = OLD.last AND NEW.hash = OLD.hash

@@ -1,10 +1,10 @@
--- Streams and their records. A stream's head is kept beside it, so that a lost tail is noticed.
+-- Streams and their records. A stream has its head in its own row, so that a lost tail is noticed.
 CREATE TABLE streams (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name TEXT COLLATE "C" NOT NULL UNIQUE,
     head BIGINT NOT NULL,
     hash BYTEA NOT NULL
-) WITH (fillfactor = 60);  -- heads move all the time: room for them on the same page
+) WITH (fillfactor = 60);  -- heads change often: this leaves room for them on the same page
 
 CREATE TABLE records (
     stream BIGINT NOT NULL,
@@ -19,13 +19,13 @@ CREATE TABLE records (
     PRIMARY KEY (stream, seq)
 );
 
--- Which version of each projection the tables hold.
+-- The version of each projection's tables.
 CREATE TABLE projections (
     name TEXT COLLATE "C" PRIMARY KEY,
     version BIGINT NOT NULL
 );
 
--- What the numbers of this server's transactions need added, so that positions go on rising after a restore.
+-- The number to add to this server's transaction numbers, so that positions keep rising after a restore.
 CREATE TABLE numbering (
     base BIGINT NOT NULL
 );

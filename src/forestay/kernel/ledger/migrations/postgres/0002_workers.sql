@@ -1,4 +1,4 @@
--- The processes that share this ledger, by the database's clock. `since` begins again when a lease ran out.
+-- The processes that share this ledger, by the database's clock. `since` starts again after a lease has expired.
 CREATE TABLE workers (
     name TEXT COLLATE "C" PRIMARY KEY,
     epoch BIGINT NOT NULL,
@@ -6,7 +6,7 @@ CREATE TABLE workers (
     until TIMESTAMPTZ NOT NULL
 ) WITH (fillfactor = 50);
 
--- What a process took up that another one had, or nobody. It counts as long as that process lives.
+-- The keys that a process has claimed. A claim counts as long as its process lives.
 CREATE TABLE claims (
     key TEXT COLLATE "C" PRIMARY KEY,
     owner TEXT COLLATE "C" NOT NULL

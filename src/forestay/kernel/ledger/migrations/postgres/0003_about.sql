@@ -1,2 +1,2 @@
--- What a process tells of itself, as JSON.
+-- A process's description of itself, as JSON.
 ALTER TABLE workers ADD COLUMN about TEXT NOT NULL DEFAULT '{}';

@@ -1,2 +1,2 @@
--- Keys that can be destroyed, for what the records hold sealed.
+-- Keys for the sealed parts of records. They can be destroyed.
 CREATE TABLE vault (name TEXT COLLATE "C" PRIMARY KEY, key BYTEA NOT NULL);

@@ -1,4 +1,4 @@
--- A record that is written stays as it is: the database itself refuses to change or to delete one.
+-- A written record never changes: the database itself refuses to change or delete one.
 CREATE FUNCTION refuse_change() RETURNS TRIGGER LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'records are append-only';

@@ -1,4 +1,4 @@
--- Parts of streams that left the table of records, compressed. `places` is the position and the hash of each record,
+-- Compressed parts of streams, moved out of the table of records. `places` has the position and the hash of each record,
 -- which stay when `data` is removed. An archive counts when it is `sealed`; before, its records are in the table.
 CREATE TABLE archives (
     stream BIGINT NOT NULL,
@@ -17,7 +17,7 @@ CREATE TABLE archives (
 );
 CREATE INDEX archives_high ON archives (high, low, stream, first);
 
--- A record leaves the table when an archive has it.
+-- A record may leave the table only when an archive has it.
 DROP TRIGGER records_stay ON records;
 CREATE TRIGGER records_stay BEFORE UPDATE OR TRUNCATE ON records
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
@@ -33,7 +33,7 @@ END
 $$;
 CREATE TRIGGER records_remain BEFORE DELETE ON records FOR EACH ROW EXECUTE FUNCTION refuse_loss();
 
--- A sealed archive stays as it is, but for its data, which can be removed with a word about it.
+-- A sealed archive never changes, except that its data can be removed, with a record about that.
 CREATE FUNCTION refuse_change_of_archive() RETURNS TRIGGER LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'archives are append-only';
