@@ -1,4 +1,4 @@
-"""Measures what watching for another thread saves (`engine/handover.py`), and what checking the loop's queue costs.
+"""Measures what watching for another thread saves (`engine/owner.py`), and what checking the loop's queue costs.
 
 Short stretches of each way alternate in one process, so that other work of the machine disturbs all ways alike; the
 figure is the best median of a way.

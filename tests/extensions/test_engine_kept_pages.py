@@ -13,7 +13,7 @@ from forestay.extensions.engine.image import base_image
 from forestay.extensions.engine.kept_pages import held_bytes
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.engine.pool import Pool
-from forestay.extensions.engine.snapshot import Snapshot
+from forestay.extensions.engine.snapshot import Snapshot, blocks
 from forestay.extensions.engine.vm import Vm
 
 pytestmark = pytest.mark.skipif(not mapping.available(), reason="this system cannot map memory")
@@ -50,12 +50,12 @@ def test_shared_pages_are_the_pages(vm: Vm, runs: int, mapped: int, monkeypatch:
     gc.collect()
     monkeypatch.setattr(kept_pages, "MAX_RUNS", runs)
     monkeypatch.setattr(kept_pages, "MAX_MAPPED", kept_pages._counts.mapped + mapped)
-    before = vm.memory.blocks()
+    before = blocks(vm.memory)
     taken = _shared(vm)
     assert taken.pages is not None and not taken.blocks
-    assert vm.memory.blocks() == before
+    assert blocks(vm.memory) == before
     first, second = _again(taken), _again(taken)
-    assert first.memory.blocks() == second.memory.blocks() == before
+    assert blocks(first.memory) == blocks(second.memory) == before
     first.close()
     second.close()
 
@@ -97,13 +97,13 @@ def test_where_no_file_can_be_made_the_pages_are_copied(vm: Vm, monkeypatch: pyt
     def refuse(*_: object) -> int:
         raise OSError("too many files")
 
-    before = vm.memory.blocks()
+    before = blocks(vm.memory)
     base_image()
     monkeypatch.setattr(kept_pages.os, "memfd_create", refuse)
     taken = _shared(vm)
     assert taken.pages is None and taken.blocks
     again = _again(taken)
-    assert again.memory.blocks() == before
+    assert blocks(again.memory) == before
     again.close()
 
 

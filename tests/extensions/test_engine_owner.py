@@ -14,10 +14,9 @@ import pytest
 import wasmtime
 from tests.extensions.runtime_world import TableDispatcher, extension, text_of, tool
 
-from forestay.extensions.engine import handover, owner
-from forestay.extensions.engine.handover import Line, Words
+from forestay.extensions.engine import owner
 from forestay.extensions.engine.limits import Limits
-from forestay.extensions.engine.owner import MAX_STREAK, Owner
+from forestay.extensions.engine.owner import MAX_STREAK, Line, Owner, Words
 from forestay.kernel import Problem
 
 PATIENCE = 30.0  # of a test that would otherwise hang
@@ -384,25 +383,25 @@ def test_w3_no_more_watch_than_may() -> None:
 
 
 def test_one_core_has_nobody_to_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover.os, "sched_getaffinity", lambda _: {0}, raising=False)
-    handover._words.cache_clear()
+    monkeypatch.setattr(owner.os, "sched_getaffinity", lambda _: {0}, raising=False)
+    owner._words.cache_clear()
     try:
-        assert handover.words() is None
+        assert owner.words() is None
     finally:
-        handover._words.cache_clear()
+        owner._words.cache_clear()
 
 
 def test_where_threads_cannot_share_memory_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: int) -> Words:
         raise wasmtime.WasmtimeError("no shared memory")
 
-    monkeypatch.setattr(handover, "Words", refuse)
-    monkeypatch.setattr(handover.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    handover._words.cache_clear()
+    monkeypatch.setattr(owner, "Words", refuse)
+    monkeypatch.setattr(owner.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    owner._words.cache_clear()
     try:
-        assert handover.words() is None
+        assert owner.words() is None
     finally:
-        handover._words.cache_clear()
+        owner._words.cache_clear()
 
 
 def _until(condition: Callable[[], bool]) -> None:

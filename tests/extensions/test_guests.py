@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from forestay.extensions.compiler.artifact import Artifact
+from forestay.extensions.effects import read_outcome
 from forestay.extensions.evidence import stream_of
 from forestay.extensions.extensions import Extensions
-from forestay.extensions.guests import Guest, Report, tool_outcome
+from forestay.extensions.guests import Guest, Report
 from forestay.extensions.manifest import parse_manifest
 from forestay.extensions.outcomes import HookOutcome, Surroundings, ToolOutcome
 from forestay.extensions.protocol import HostCall, HostCalls
@@ -72,7 +73,7 @@ class PythonGuest(Guest):
         async for result in self._calls.call(call, self.name):
             if result.error is not None:
                 raise Problem("extension_failed", result.error.message, hostcall=result.error.code)
-            return tool_outcome(result.output["text"], [])
+            return read_outcome(result.output["text"], [])
         raise AssertionError("a host call ends with a result")
 
     async def run_command(self, name: str, arguments: str = "", *, timeout: float | None = None) -> Any:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from tests.extensions.dispatcher_world import World
 
+from forestay.extensions.authority import BURST_SECONDS, Quotas
 from forestay.extensions.evidence import Correlation, Ended, Event, Evidence
 from forestay.extensions.history import seen
-from forestay.extensions.quotas import BURST_SECONDS, Quotas
 from forestay.extensions.repeats import FULL_CALLS, MAX_KNOWN, Repeats
 from forestay.kernel import ExtensionQuotas, Ledger, ManualClock, Problem, Record
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.kernel.clock import ManualClock
+from forestay.kernel.ambient import ManualClock
 from forestay.kernel.policy import Decision, Grant, Mode, Policy, Request, SubjectRules, scope_policy, scope_request
 from forestay.kernel.problems import Problem
 

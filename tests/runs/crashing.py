@@ -31,9 +31,9 @@ import msgspec
 
 from forestay.host.egress import Egress
 from forestay.kernel import Append, Ids, Problem, Record, SeededRandomness, Transaction
+from forestay.runs.log import Outbox
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeError, NodeRegistry
-from forestay.runs.outbox import Outbox
 from forestay.runs.ports import Caller, HttpRequest, HttpResponse
 from forestay.runs.service import Runs, projections
 from forestay.runs.types import TERMINAL, CreateRun

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forestay.runs.outbox import Outbox
+from forestay.runs.log import Outbox
 from forestay.runs.service import projections
 from tests.runs import crashing
 from tests.runs.crashing import KEY, WANTED, Life

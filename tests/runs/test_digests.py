@@ -8,13 +8,13 @@ import pytest
 
 from forestay.kernel import Ids as KernelIds
 from forestay.kernel import Ledger, ManualClock, Problem, SeededRandomness, iso
-from forestay.runs.log import RunsProjection
+from forestay.runs.log import DigestsProjection, RunsProjection, title_of, words_of
 from forestay.runs.nodes import NodeContext
 from forestay.runs.nodes.core import standard_registry
 from forestay.runs.nodes.registry import NodeRegistry, NodeType
 from forestay.runs.service import Runs
 from forestay.runs.types import ForkRequest, RunFilter
-from forestay.runs.views import DigestsProjection, title_of, trend, words_of
+from forestay.runs.views import trend
 from tests.runs.conftest import Host
 from tests.runs.documents import edge, finish, node, start, waiting, workflow
 

@@ -18,7 +18,7 @@ from forestay.host import Host, Options, open_host
 from forestay.kernel import Config, Draft, Ledger, ManualClock, Problem, SeededRandomness
 from forestay.kernel.settings import Data
 from forestay.runs.breaker import FAILURES, Breaker
-from forestay.runs.outbox import Outbox
+from forestay.runs.log import Outbox
 from forestay.runs.types import CreateRun, ForkRequest
 from forestay.runs.webhooks import ROTATION_GRACE_MS, RetryPolicy, fingerprint
 from tests.contracts.openwop.documents import DOCUMENTS, from_variable, node, variable, workflow

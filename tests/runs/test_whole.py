@@ -18,9 +18,8 @@ from forestay.kernel import Problem
 from forestay.runs.evolve import evolve
 from forestay.runs.log import PRIVATE, stream_of, to_event
 from forestay.runs.service import Runs
-from forestay.runs.state import ENDED, Event, RunState
+from forestay.runs.state import ENDED, Event, RunState, snapshot
 from forestay.runs.types import CreateRun, ForkRequest, RunSnapshot
-from forestay.runs.views import snapshot
 from forestay.runs.workflows import Ref
 from tests.runs.conftest import Host
 from tests.runs.documents import finish

@@ -1,14 +1,22 @@
-"""Who may do what: the policy in force, what people add to it, and its answers about calls under way.
+"""What each extension may do, and how much: the policy in force, decisions of people, answers about calls, quotas.
 
 - A1  A person is asked at most once per extension and capability, unless they said "once"; without a person the
-      answer is no. What was asked and answered stands in the records between the first decision and the second.
+      answer is no. The records of the question and of the answer stand between the two decisions.
 - A2  What a person decided for a session ends with that session.
 - A3  A yes for a path outside the project makes that path, and no other, reachable at once: for the call that asked,
       and for as long as the yes holds.
+
+The quotas count what an extension uses of the host. An extension that passes one is stopped with a Problem.
+
+- Q1  Each extension has its own counts: one that is stopped takes nothing from another.
+- Q2  Bytes are counted over a day that begins with the first of them; what a session keeps is counted as long as it
+      is kept. Calls are a bucket: so many a second, and twenty seconds' worth of them at once.
+- Q3  A quota is passed once; from then on the extension is off until a person loads it again.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -22,10 +30,31 @@ from forestay.extensions.connectors.paths import Roots, protected_problem
 from forestay.extensions.consent import Questions
 from forestay.extensions.host_call import CallRecords, Learned, PendingCall, Subject
 from forestay.extensions.protocol import HostCall
-from forestay.kernel import Clock, Decision, Grant, Policy, Problem, Request, Scope, SubjectRules
+from forestay.kernel import (
+    Clock,
+    Decision,
+    ExtensionQuotas,
+    Grant,
+    Policy,
+    Problem,
+    Request,
+    Scope,
+    SubjectRules,
+    SystemClock,
+)
 
 _PARTLY = ("env", "read", "write")
 """Capabilities of which a connector can show the granted part when the whole is not granted."""
+Used = Literal["evidence", "log", "storage", "session"]
+BURST_SECONDS = 20
+DAY = 86_400.0
+_MB = 1_048_576
+_TOLD = {
+    "evidence": "left {used} MB of evidence within a day",
+    "log": "logged {used} MB within a day",
+    "storage": "wrote {used} MB to files within a day",
+    "session": "gave the session and its notices {used} MB to keep",
+}
 
 
 class Authority:
@@ -69,18 +98,18 @@ class Authority:
     # Rules
 
     def learn(self, subject: str, effect: Literal["allow", "deny"], grant: Grant, *, session: bool = False) -> None:
-        """A decision that holds as long as this host, or as this session, whatever the ledger says later."""
+        """Keep a decision as long as this host runs, or as long as this session, whatever the ledger says later."""
         self._learned.append(Learned(subject, effect, grant, session))
         self.policy = _with(self.policy, subject, effect, grant)
         self._open_folders(subject)
 
     def end_session(self) -> None:
-        """Another session begins: what was decided for the one before it is forgotten (A2)."""
+        """Forget what was decided for the session that ends (A2)."""
         self._learned = [item for item in self._learned if not item.session]
         self.renew(self._base)
 
     def renew(self, base: Policy, settled: Iterable[tuple[str, str]] = ()) -> None:
-        """Other rules from now on; what a person said about the `settled` (subject, capability) pairs is outdated."""
+        """Use other rules from now on, without what a person said about the `settled` (subject, capability) pairs."""
         outdated = set(settled)
         self._base = base
         self._learned = [
@@ -94,7 +123,7 @@ class Authority:
         self._open_folders(*self._subjects)
 
     def _open_folders(self, *subjects: str) -> None:
-        """What policy allows is within reach from the next call on (A3)."""
+        """Let the subjects reach what policy allows, from the next call on (A3)."""
         for name in subjects if self._reach is not None else ():
             known = self._subjects.get(name)
             if known is not None and self._reach is not None:
@@ -103,7 +132,7 @@ class Authority:
     # Before a call
 
     def decide(self, pending: PendingCall) -> Decision:
-        """What policy says about a call as it stands."""
+        """Returns what policy says about a call."""
         call, subject, capability = pending.request, pending.subject, pending.capability
         if capability == NONE:
             return Decision("allow", "no-capability", "Pure computation needs no capability.", {})
@@ -123,7 +152,7 @@ class Authority:
         return self.decide(pending).effect == "prompt"
 
     async def settle(self, pending: PendingCall, decision: Decision) -> Decision:
-        """What a person says, when policy says to ask (A1); the first decision is on record before they are asked."""
+        """Asks a person when policy says so (A1). The first decision is on record before the question."""
         call, capability = pending.request, pending.capability
         request = Request(pending.subject.id, capability, call.method, decision.evidence.get("resource"))
         before = self._clock.monotonic()
@@ -153,7 +182,7 @@ class Authority:
         return settled
 
     def _open_asked(self, pending: PendingCall, request: Request) -> None:
-        """The path outside the project that a person was asked about and allowed, within reach of this call (A3)."""
+        """Let this call reach the path outside the project that a person has just allowed (A3)."""
         path, who = str(request.resource), pending.subject.id
         pending.opened |= {(request.capability, path)}
         grant = Grant(request.capability, Scope(paths=(path,)), source="person")
@@ -166,7 +195,7 @@ class Authority:
     # During a call, for its connector
 
     def permit(self, pending: PendingCall, capability: str, resource: str | None) -> None:
-        """Policy again, for what a connector found on its way: where a link led, where a redirect points."""
+        """Ask policy again about what a connector found: where a link led, where a redirect points."""
         outside, key = is_outside(resource), (capability, resource)
         if not outside and key in pending.decided:
             return
@@ -194,12 +223,12 @@ class Authority:
         return self.policy.decide(request).allowed
 
     def refused(self, pending: PendingCall, capability: str, resource: str) -> bool:
-        """Whether somebody denied exactly that."""
+        """Whether a rule denies exactly that."""
         decision = self.policy.decide(Request(pending.subject.id, capability, pending.request.method, resource))
         return decision.rule in ("subject-deny", "global-deny")
 
     def scopes(self, pending: PendingCall, capability: str) -> list[str]:
-        """Patterns that are granted; none when a denial is about the same capability, for a process cannot tell."""
+        """The granted patterns; none when a denial has the same capability, because a process cannot check it."""
         rules, now = self.policy.subjects.get(pending.subject.id, SubjectRules()), self._clock.now_ms()
         if any(grant.capability == capability for grant in (*rules.deny, *self.policy.denials)):
             return []
@@ -227,6 +256,88 @@ class PendingPolicy:
 
     def scopes(self, capability: str) -> list[str]:
         return self._authority.scopes(self._pending, capability)
+
+
+class Meter:
+    """The counts of one extension."""
+
+    __slots__ = ("calls", "since", "spent", "then")
+
+    def __init__(self, now: float, burst: float) -> None:
+        self.calls = burst  # that it may make at once
+        self.then = now
+        self.since: dict[str, float] = {}
+        self.spent: dict[str, int] = {}
+
+
+class Quotas:
+    """Counts what extensions use; `over(extension, problem)` hears of the first quota that one of them passes."""
+
+    def __init__(
+        self,
+        limits: ExtensionQuotas,
+        over: Callable[[str, Problem], None],
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._limits = limits
+        self._over = over
+        self._clock = clock or SystemClock()
+        self._burst = float(limits.calls_per_second * BURST_SECONDS)
+        self._meters: dict[str, Meter] = {}
+        self._lock = threading.Lock()
+        self.passed: dict[str, Problem] = {}
+
+    def check(self, extension: str) -> None:
+        """Raise the Problem of an extension that was stopped (Q3)."""
+        problem = self.passed.get(extension)
+        if problem is not None:
+            raise Problem(problem.key, problem.message, **problem.details)
+
+    def call(self, extension: str, now: float) -> None:
+        """Count one host call; raises when the extension is stopped, or by this call passes its rate."""
+        if self.passed:
+            self.check(extension)
+        meter = self._meters.get(extension) or self._meter(extension, now)
+        rate = self._limits.calls_per_second
+        left = min(self._burst, meter.calls + (now - meter.then) * rate) - 1.0
+        meter.calls, meter.then = left, now
+        if left < 0:
+            told = f"made more than {rate} host calls a second for {BURST_SECONDS} seconds"
+            self._pass(extension, "calls_per_second", told, rate)
+            self.check(extension)
+
+    def spend(self, extension: str, kind: Used, size: int) -> None:
+        """Count bytes; `over` hears of it when there are too many."""
+        now = self._clock.monotonic()
+        with self._lock:
+            meter = self._meters.get(extension) or self._meter(extension, now)
+            if kind != "session" and now - meter.since.setdefault(kind, now) >= DAY:
+                meter.since[kind], meter.spent[kind] = now, 0
+            used = meter.spent[kind] = meter.spent.get(kind, 0) + size
+        setting = f"{kind}_mb"
+        limit: int = getattr(self._limits, setting)
+        if used > limit * _MB:
+            self._pass(extension, setting, _TOLD[kind].format(used=used // _MB), limit)
+
+    def _meter(self, extension: str, now: float) -> Meter:
+        return self._meters.setdefault(extension, Meter(now, self._burst))
+
+    def _pass(self, extension: str, setting: str, told: str, limit: int) -> None:
+        name = f"extensions.quotas.{setting}"
+        problem = Problem(
+            "quota_exceeded",
+            f"{extension} {told}; its quota is {limit} ({name}). It was stopped.",
+            extension=extension,
+            quota=setting,
+            limit=limit,
+            setting=name,
+            fix=f"Read what it did, then remove it, or raise {name} and start the host again.",
+        )
+        with self._lock:
+            first = self.passed.setdefault(extension, problem) is problem
+        if first:
+            self._over(extension, problem)
 
 
 def decided(policy: Policy, request: Request, methods: Mapping[str, tuple[str, ...]]) -> Decision:

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from forestay.extensions.api_table import METHODS, NONE
-from forestay.extensions.authority import Authority, PendingPolicy
+from forestay.extensions.authority import Authority, PendingPolicy, Quotas
 from forestay.extensions.capabilities import derive
 from forestay.extensions.connectors.contract import Call, Connector, Output, Waiting
 from forestay.extensions.connectors.paths import Roots
@@ -32,7 +32,6 @@ from forestay.extensions.evidence import Evidence, weighed_params
 from forestay.extensions.grants import Grants
 from forestay.extensions.host_call import CallKeeper, CallRecords, Kind, PendingCall, Subject, kind_of
 from forestay.extensions.protocol import Chunk, HostCall, HostCallError, HostResult
-from forestay.extensions.quotas import Quotas
 from forestay.extensions.result_stream import ResultStream, own_thread
 from forestay.kernel import Clock, Decision, Grant, Policy, Problem, Request, SystemClock, Weighed
 
@@ -83,7 +82,7 @@ class Dispatcher:
         self._threads = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="forestay-connector")
 
     def attend(self) -> None:
-        """Take the running loop, if there is one, as the place where persons, models and sessions are asked."""
+        """Ask persons, models and sessions on the running loop, if there is one."""
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -195,14 +194,14 @@ class Dispatcher:
         return not self.authority.asks(call, extension)
 
     def own_call(self, extension: str) -> Call:
-        """What an extension may do at this moment, for a program that the host starts for it. Nothing is recorded."""
+        """Returns what an extension may do now, for a program that the host starts for it. Records nothing."""
         pending = PendingCall(self.authority.subject(extension), HostCall("", "", "exec", {}), self._clock.monotonic())
         return Call(
             extension, "", pending.roots, PendingPolicy(self.authority, pending), monotonic=self._clock.monotonic
         )
 
     def may(self, extension: str, capability: str) -> bool:
-        """Whether policy would not refuse this outright at this moment. Nothing is recorded."""
+        """Whether policy does not refuse this outright now. Records nothing."""
         return self.authority.policy.decide(Request(extension, capability)).effect != "deny"
 
     def cancel(self, call_id: str) -> None:
@@ -222,7 +221,7 @@ class Dispatcher:
     # The steps
 
     def _open(self, call: HostCall, extension: str) -> PendingCall:
-        """Who asks, for what (D2, D6, D7); the call is now on record."""
+        """Check the caller and the request, and put the call on record (D2, D6, D7)."""
         subject = self.authority.subject(extension)
         started = self._clock.monotonic()
         if self._quotas is not None:
@@ -312,7 +311,7 @@ class Dispatcher:
         try:
             return await (begun if patience is None else asyncio.wait_for(begun, patience))
         except asyncio.CancelledError:
-            if work.cancelled():  # the call was, not who waits for it
+            if work.cancelled():  # the call was cancelled, not its caller
                 raise Problem("cancelled", "The call was cancelled.") from None
             raise
 
@@ -431,7 +430,7 @@ def _end(limit: asyncio.Timeout, now: float) -> None:
 
 
 def _heard(work: asyncio.Future[Any]) -> None:
-    """Take note of a result that comes after the call was given up, so that it is not reported as lost."""
+    """Read a result that comes after the call was given up, so that asyncio does not report it as lost."""
     if not work.cancelled():
         work.exception()
 

@@ -1,6 +1,6 @@
-"""What an extension said during one tick, as typed data. It comes out of untrusted memory and is read as such.
+"""Reads what an extension said during one tick, as typed data. It comes from untrusted memory.
 
-Y1  Nothing is read that is larger than it may be; how large it is, its bytes tell before they are decoded.
+Y1  Nothing larger than its limit is read; the size is checked before the bytes are decoded.
 Y2  An answer is whole or refused, never cut; a description of an error is cut, and says so.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from forestay.extensions.engine.limits import EngineTrap
+from forestay.extensions.outcomes import ToolOutcome
 from forestay.kernel import Bounds, bounded
 
 MAX_OUTBOX = 64 * 1024 * 1024
@@ -61,7 +62,7 @@ class Registration(msgspec.Struct, array_like=True, tag="register", frozen=True)
 
 
 class Failure(msgspec.Struct, array_like=True, tag="error", frozen=True):
-    """Something threw where nobody waits for it: a timer, a microtask, an unhandled rejection."""
+    """An error that no caller waits for: of a timer, a microtask, an unhandled rejection."""
 
     where: str
     error: dict[str, Any]
@@ -193,3 +194,15 @@ def read_sync(request: bytes) -> SyncRequest:
         return _sync_decoder.decode(well_formed(request))
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise EngineTrap("engine", f"the bridge asked something malformed: {str(error)[:200]}") from error
+
+
+def read_outcome(value: Any, updates: list[Any]) -> ToolOutcome:
+    """A tool answers `{content, details}`; a plain string is taken as text, as the agent would show it.
+
+    Only a tool that throws has failed: the real runtime takes no notice of an `isError` in the answer (P10).
+    """
+    if isinstance(value, dict) and isinstance(value.get("content"), list):
+        return ToolOutcome(value["content"], value.get("details"), False, updates)
+    if isinstance(value, str):
+        return ToolOutcome([{"type": "text", "text": value}], None, False, updates)
+    return ToolOutcome([], value, False, updates)

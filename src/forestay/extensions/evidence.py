@@ -7,7 +7,7 @@ Invariants:
 - E3  Writing does not hold up a call, but when evidence can no longer be written, no further call is made.
 - E4  The log file is a projection: its lines are made from records that are on disk.
 - E5  Calls that repeat beyond what an ordinary extension does are counted in one record (`repeats.py`).
-- E6  What is written is weighed, and `weigh(extension, kind, bytes)` hears of it: the host sets a quota (`quotas.py`).
+- E6  What is written is weighed, and `weigh(extension, kind, bytes)` hears of it: there are quotas (`authority.py`).
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ class Ended(msgspec.Struct, frozen=True):
     events: Callable[[], list[Event]]
 
     def summary(self) -> dict[str, Any]:
-        """What is told of all its repeats together."""
+        """What one record says of all its repeats together."""
         start, *decisions, end = (event.data for event in self.events())
         last = {name: value for name, value in (decisions[-1] if decisions else {}).items() if name != "scope"}
         return {**last, **{name: start[name] for name in start if name != "timeout_ms"}, **end}

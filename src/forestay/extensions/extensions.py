@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from forestay.extensions.authority import granted_folders
+from forestay.extensions.authority import Quotas, granted_folders
 from forestay.extensions.compaction import summary
 from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.compiler.cache import cache_folder
@@ -43,7 +43,6 @@ from forestay.extensions.inventory import (
     listed_commands,
     listed_servers,
     listed_tools,
-    offering,
     owned_tools,
     shortcuts_of,
     unknown_tool,
@@ -60,7 +59,6 @@ from forestay.extensions.packs import Resource, adopt, expanded
 from forestay.extensions.pi_agent import Door
 from forestay.extensions.pi_program import Streams, serve
 from forestay.extensions.protection import protected
-from forestay.extensions.quotas import Quotas
 from forestay.extensions.registry import Tool
 from forestay.extensions.resolution import resolved
 from forestay.extensions.risk import weighed
@@ -368,11 +366,13 @@ class Extensions:
 
     def holder(self, tool: str) -> Member | None:
         """As `owner`; None for a name that no extension has."""
-        return self.withdrawn_by(tool) or offering(self.members, tool)
+        withdrawn = self.withdrawn_by(tool)
+        return withdrawn or next((item for item in self.members if tool in item.extension.registrations.tools), None)
 
     def withdrawn_by(self, tool: str) -> Member | None:
         """The extension that once had the tool and does not offer it any more; calling it says why."""
-        return next((item for item in self.members if item.extension.withdrawn(tool) is not None), None)
+        changed = (item for item in self.members if item.extension.changes)
+        return next((item for item in changed if item.extension.withdrawn(tool) is not None), None)
 
     def tools(self) -> list[Tool]:
         """Every tool that can be called by its name."""
@@ -561,7 +561,7 @@ class Extensions:
     # What extensions say
 
     def _prompted(self, event: dict[str, Any]) -> None:
-        """A dialog begins or ends; nobody waits for who listens."""
+        """Tell listeners that a dialog begins or ends, without waiting for them."""
         if self.hooks.listening(str(event["type"])):
             self.control.tell(event)
 

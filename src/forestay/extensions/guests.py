@@ -8,7 +8,7 @@ dispatcher that it is given. Policy, evidence, quotas and problems are the same 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -39,6 +39,8 @@ class Guest(Protocol):
     registrations: Registrations
     stopped: Problem | None = None
     """Why the guest is off for good; None while it may be used."""
+    changes: Sequence[object] = ()
+    """What is no longer as a person saw it; tools that it concerns are `withdrawn`."""
 
     @abstractmethod
     async def load(self) -> Registrations:
@@ -217,15 +219,3 @@ class Failure(msgspec.Struct, frozen=True):
 
     path: str
     problem: Problem
-
-
-def tool_outcome(value: Any, updates: list[Any]) -> ToolOutcome:
-    """A tool answers `{content, details}`; a plain string is taken as text, as the agent would show it.
-
-    Only a tool that throws has failed: the real runtime takes no notice of an `isError` in the answer (P10).
-    """
-    if isinstance(value, dict) and isinstance(value.get("content"), list):
-        return ToolOutcome(value["content"], value.get("details"), False, updates)
-    if isinstance(value, str):
-        return ToolOutcome([{"type": "text", "text": value}], None, False, updates)
-    return ToolOutcome([], value, False, updates)

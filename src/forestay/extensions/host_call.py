@@ -39,7 +39,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """What the dispatcher was told beside the policy; `session` says that it ends with the session."""
+    """A decision that was made beside the policy; `session` says that it ends with the session."""
 
     subject: str
     effect: Literal["allow", "deny"]
@@ -48,9 +48,9 @@ class Learned(msgspec.Struct, frozen=True):
 
 
 class Held:
-    """What is to be told of a call: when it began, what was decided and when.
+    """What is to be written of a call: when it began, what was decided and when.
 
-    It is told when the call ends, if that may turn out to be a `repeat`; else with the first decision.
+    It is written when the call ends if the call may be a `repeat`, else with the first decision.
     """
 
     __slots__ = ("decisions", "repeat", "started")
@@ -62,7 +62,7 @@ class Held:
 
 
 class PendingCall:
-    """A call under way: who asks, what it needs, since when, and how it stands."""
+    """A call under way: its extension, what it needs, when it began, and how it stands."""
 
     capability = ""
     params_hash = ""
@@ -138,7 +138,7 @@ class CallRecords:
             self._evidence.repeat(pending.correlation, Ended(key, held.started, id, took, events))
 
     def release(self, pending: PendingCall) -> None:
-        """Write the records that were held back: the call is no repeat."""
+        """Write the records that were held back, because the call is no repeat."""
         held, pending.held = pending.held, None
         if held is not None:
             self._evidence.write(pending.correlation, *_held(pending, held))

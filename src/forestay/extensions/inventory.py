@@ -31,11 +31,6 @@ def command_line(text: str) -> CommandLine | None:
     return CommandLine(found[1], found[2] or "") if found else None
 
 
-def offering(members: Iterable[Member], tool: str) -> Member | None:
-    """The extension whose tool a name means: the first one's (rules/pi P10)."""
-    return next((member for member in members if tool in member.extension.registrations.tools), None)
-
-
 def unknown_tool(members: Iterable[Member], tool: str) -> Problem:
     """That no extension has a tool of this name, with the names that there are."""
     known = {name for member in members for name in member.extension.registrations.tools}

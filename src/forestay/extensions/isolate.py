@@ -39,7 +39,7 @@ from forestay.extensions.engine import snapshot as vm_snapshot
 from forestay.extensions.engine.image import base_image
 from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.snapshot import Snapshot
-from forestay.extensions.engine.vm import MODULE, Vm
+from forestay.extensions.engine.vm import MODULE, Slice, Vm
 from forestay.kernel import Clock, Randomness, SystemClock, SystemRandomness
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class Loop:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is queued and no timer is set (one that was cleared may make it say otherwise)."""
+        """Whether nothing is queued and no timer is set (wrongly false while a cleared timer is left)."""
         return not self._queue and not self._timers
 
     def deadline(self) -> int | None:
@@ -214,7 +214,7 @@ class Loop:
         return self._timers[0][0] if self._timers else None
 
     def runnable(self, now_ms: int) -> bool:
-        """Whether a step would run something (a cleared timer in the queue may make it say so in vain)."""
+        """Whether a step would run something (wrongly true when only a cleared timer is queued)."""
         if self._queue:
             return True
         due = self.deadline()
@@ -324,7 +324,7 @@ class Isolate:
         return Frozen(taken, self._loop.state(self._world.now_ms()))
 
     def adopt(self, world: VmInputs, observer: Observer | None) -> None:
-        """Belong to somebody else from now on, whose time is another."""
+        """Move to another owner, which has a time of its own."""
         self._loop = Loop.from_state(self._loop.state(self._world.now_ms()), world.now_ms())
         self._world = self._vm.host = world
         self._observer = observer
@@ -346,11 +346,11 @@ class Isolate:
     # -- the loop ---------------------------------------------------------------------------------------------------
 
     def prepare(self, program: Program) -> None:
-        """Have the program at hand that the event `load` evaluates."""
+        """Keep the program that the event `load` evaluates."""
         self._program = program
 
     def load(self, program: Program, number: int, environment: bytes) -> None:
-        """Queue the loading of an program; its reply has `number`."""
+        """Queue the loading of a program; its reply has `number`."""
         self.prepare(program)
         self.arrive("inbound", number, "load", environment)
 
@@ -392,10 +392,7 @@ class Isolate:
             return None
         if self._observer is not None:
             self._observer.started(task)
-        vm = self._vm
-        with vm.running():
-            jobs, outbox, thrown = self._execute(task)
-            unhandled = vm.unhandled(self._roots["describe"])
+        jobs, outbox, thrown, unhandled = self._execute(task)
         if self._observer is not None:
             self._observer.finished(jobs, outbox, unhandled)
         effects = _told_in_few(read_effects(outbox))
@@ -412,20 +409,22 @@ class Isolate:
             return effect
         return Reply(effect.number, 0, {"name": "InternalError", "message": "out of memory", "stack": ""})
 
-    def _execute(self, task: Macrotask) -> tuple[int, bytes, GuestError | None]:
-        """Run the macrotask and its microtasks: how many those were, what was said, and what the macrotask threw."""
-        vm, collect = self._vm, self._roots["collect"]
+    def _execute(self, task: Macrotask) -> Slice:
+        """Run the macrotask and its microtasks in one slice."""
+        vm, roots = self._vm, self._roots
+        collect, describe = roots["collect"], roots["describe"]
         if task.kind == "inbound":
             if task.name == "load":
-                thrown = self._evaluate(task)
-                vm.check()
-                return *vm.settle(collect), thrown
+                with vm.running():
+                    thrown = self._evaluate(task)
+                    vm.check()
+                    return Slice(*vm.settle(collect), thrown, vm.unhandled(describe))
             text = b'["%s",%d,%s]' % (task.name.encode(), task.number, task.body)
         elif task.kind == "timer":
             text = b'["timer",0,%d]' % task.number
         else:
             text = b'["result",%d,%s]' % (task.number, task.body)
-        return vm.tick(self._roots["deliver"], collect, text)
+        return vm.slice(roots["deliver"], collect, describe, text)
 
     def _evaluate(self, task: Macrotask) -> GuestError | None:
         """Evaluate the program; what it threw."""

@@ -19,7 +19,7 @@ from forestay.extensions.engine.bytecode import KeptBytecode, compile_module
 from forestay.extensions.engine.image import base_image, image_digest
 from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
 from forestay.extensions.engine.pool import Key, Loaded, Pool
-from forestay.extensions.guests import Guest, Report, tool_outcome
+from forestay.extensions.guests import Guest, Report
 from forestay.extensions.isolate import Frozen, Isolate, Program, RealInputs, VmInputs
 from forestay.extensions.outcomes import COLUMNS, HookOutcome, Surroundings, ToolOutcome
 from forestay.extensions.problems import thrown_problem
@@ -322,7 +322,8 @@ class JavaScriptGuest(Guest):
         """
         if not prepared and (tool := self.registrations.tools.get(name)) is not None and tool.prepares:
             arguments = await self.prepare_arguments(name, arguments, timeout=timeout)
-        arguments = self.registrations.fit(name, arguments)
+        fit = self.registrations.fittings.get(name) or self.registrations.fitting(name)
+        arguments = fit(arguments)
         updates: list[Any] = []
         room = MAX_UPDATED
 
@@ -337,7 +338,7 @@ class JavaScriptGuest(Guest):
         reply = await self._ask("tool", {"name": name, "callId": call_id, "params": arguments}, timeout, update)
         if not reply.ok:
             return self._failed_tool(_described(reply.value), updates)
-        return tool_outcome(reply.value, updates)
+        return said.read_outcome(reply.value, updates)
 
     async def prepare_arguments(self, name: str, arguments: Any, *, timeout: float | None = None) -> Any:
         """What the tool's own `prepareArguments` makes of them; without one, the same."""

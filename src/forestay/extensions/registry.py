@@ -154,7 +154,8 @@ class Registrations:
         }
         self._sizes: dict[tuple[str, str], int] = {}
         self._bytes = 0
-        self._fittings: dict[str, tuple[Tool, Fitting]] = {}
+        self.fittings: dict[str, Fitting] = {}
+        """Of the tools that were called: what converts and checks their arguments."""
 
     def add(self, kind: str, spec: dict[str, Any]) -> None:
         """Keep a registration, instead of an earlier one of the same name (R1, R3)."""
@@ -171,6 +172,8 @@ class Registrations:
             if len(kept) >= MAX_REGISTRATIONS:
                 raise self._refusal(f"The extension registers more than {MAX_REGISTRATIONS} of a kind.")
             kept[name] = item
+            if kept is self.tools:
+                self.fittings.pop(name, None)
             if isinstance(item, Flag) and item.default is not None:
                 self.flag_values.setdefault(item.name, item.default)
         else:
@@ -194,11 +197,13 @@ class Registrations:
 
     def fit(self, name: str, arguments: Any) -> Any:
         """The arguments as the tool's schema wants them, converted and checked."""
-        tool = self.tools.get(name) or self.tool(name)
-        kept = self._fittings.get(name)
-        if kept is None or kept[0] is not tool:
-            kept = self._fittings[name] = (tool, Fitting(name, tool.parameters, typebox=tool.typebox))
-        return kept[1](arguments)
+        return (self.fittings.get(name) or self.fitting(name))(arguments)
+
+    def fitting(self, name: str) -> Fitting:
+        """What converts and checks the arguments of a tool; made when it is first called, and kept in `fittings`."""
+        tool = self.tool(name)
+        made = self.fittings[name] = Fitting(name, tool.parameters, typebox=tool.typebox)
+        return made
 
     def _weigh(self, kind: str, spec: dict[str, Any]) -> None:
         key, size = self.key(kind, spec), len(msgspec.json.encode(spec))

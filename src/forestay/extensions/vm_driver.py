@@ -24,7 +24,7 @@ from forestay.extensions.rounds import Place, Waiter
 from forestay.kernel import Problem, outside_work
 
 MAX_CALLS = 1_024  # host calls of one extension under way at the same time
-SYNC_SECONDS = 60.0  # a synchronous host call that nobody gave a limit, made while nobody waits
+SYNC_SECONDS = 60.0  # a synchronous host call without a limit, made while no caller waits
 _SATURATED = 20  # batches in a row that ran to their limit: from then on the extension gets half of a thread
 _encode = msgspec.json.Encoder().encode
 
@@ -175,7 +175,7 @@ class VmDriver:
             return
         self._waiters.pop(place.number, None)
         if not place.waiter.future.cancel():
-            place.waiter.future.exception()  # closed or stopped meanwhile: who asks it next is told
+            place.waiter.future.exception()  # closed or stopped meanwhile: its next caller gets the reason
         if self._number == place.number:
             self._number -= 1
         self._busy = False
@@ -193,11 +193,11 @@ class VmDriver:
             self._place.wanted()
 
     def slow(self) -> None:
-        """The event loop waited in vain for this VM."""
+        """The event loop waited for this VM and got no answer in time."""
         self._owner.missed()
 
     def tell(self, name: str, body: bytes) -> None:
-        """Send an event that nobody waits for."""
+        """Send an event without waiting for a reply."""
         if not self._closed:
             self._inbox.append(("inbound", 0, name, body))
             self._kick()
@@ -261,7 +261,7 @@ class VmDriver:
         await self._owner.join()
 
     def stop(self, problem: Problem) -> None:
-        """End the VM for good: its next host call does not return, and everybody who waits is told why (D3, D4)."""
+        """End the VM for good: its next host call does not return, and each waiting caller gets the reason (D3, D4)."""
         self._leave_round()
         waiting = self._sync_call
         if waiting is not None:
@@ -305,7 +305,7 @@ class VmDriver:
             except EngineTrap as trap:
                 batch.trap = trap
                 break
-            except Exception as error:  # noqa: BLE001 - a listener's fault; who asked gets an answer all the same (D3)
+            except Exception as error:  # noqa: BLE001 - a listener's fault; the caller gets an answer (D3)
                 failed = {"message": f"A listener of {self._name} failed.", "exception": error}
                 self._loop.call_exception_handler(failed)
         for future in self._delivered:
@@ -338,7 +338,7 @@ class VmDriver:
             self._alarm = self._loop.call_at(wake, self._wake)
 
     def _expire(self) -> None:
-        """Tell everybody whose time is over."""
+        """Tell the callers whose time is over."""
         if self._held:
             return
         now = self._loop.time()
@@ -458,7 +458,7 @@ class VmDriver:
     # -- the end of a VM --------------------------------------------------------------------------------------------
 
     def _lost(self, trap: EngineTrap) -> None:
-        """The VM is gone: tell everybody, drop it, and let the owner decide what comes next (D3, D4)."""
+        """Tell the waiting callers that the VM is gone, drop it, and let the owner decide what comes next (D3, D4)."""
         isolate, self.isolate = self.isolate, None
         self.generation += 1
         if isolate is not None:

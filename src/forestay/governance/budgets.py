@@ -312,6 +312,7 @@ class Metering:
 
     def __init__(self, budgets: Budgets, staff: Staff | None = None, directory: AgentDirectory | None = None) -> None:
         self._budgets = budgets
+        self.limits_runs = budgets.limits_runs
         self._staff = staff
         self._directory = directory
 

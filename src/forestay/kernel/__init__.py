@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 from forestay.face import face
 
 if TYPE_CHECKING:
-    from forestay.kernel.audit_bundle import CheckpointBundle, check_bundle, export_checkpoints
-    from forestay.kernel.audit_log import AuditLog, AuditVerdict
-    from forestay.kernel.budget import Amounts, Budget, Limits
-    from forestay.kernel.checkpoint import EVERY_ENTRIES, EVERY_SECONDS, PublicKey
-    from forestay.kernel.cipher import KEY_BYTES, decrypt, encrypt
-    from forestay.kernel.clock import (
+    from forestay.kernel.ambient import (
         Clock,
+        Ids,
         ManualClock,
+        Randomness,
+        SeededRandomness,
         SharedClock,
         SystemClock,
+        SystemRandomness,
+        Watch,
         bound_of,
         count_outside,
         counts_outside,
@@ -23,10 +23,14 @@ if TYPE_CHECKING:
         outside_work,
         parse_iso,
     )
+    from forestay.kernel.audit_bundle import CheckpointBundle, check_bundle, export_checkpoints
+    from forestay.kernel.audit_log import AuditLog, AuditVerdict
+    from forestay.kernel.budget import Amounts, Budget, Limits
+    from forestay.kernel.checkpoint import EVERY_ENTRIES, EVERY_SECONDS, PublicKey
+    from forestay.kernel.cipher import KEY_BYTES, decrypt, encrypt
     from forestay.kernel.config import PROJECT_FILE, key_use
     from forestay.kernel.folders import kept_in, make_folder, write_file
     from forestay.kernel.http_url import MAX_URL, URL_PATTERN, Place, place_of, plain_host
-    from forestay.kernel.ids import Ids, Randomness, SeededRandomness, SystemRandomness
     from forestay.kernel.json_schema import (
         Mistake,
         Validator,

@@ -11,10 +11,10 @@ from typing import Literal
 
 import msgspec
 
+from forestay.kernel.ambient import iso
 from forestay.kernel.audit_entries import Walk, entries
 from forestay.kernel.audit_log import ANCHORED, CHECKPOINT, Anchor, SignedCheckpoint, is_anchored, stream_of
 from forestay.kernel.checkpoint import Checkpoint, PublicKey, merkle_root
-from forestay.kernel.clock import iso
 from forestay.kernel.ledger import Fault, Ledger
 from forestay.kernel.ledger.records import Place
 from forestay.kernel.policy import AUDIT

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from forestay.kernel.ambient import Ids
 from forestay.kernel.audit_entries import Anomaly, Walk, entries
 from forestay.kernel.checkpoint import EVERY_ENTRIES, Checkpoint, PublicKey, SigningKey, merkle_root
-from forestay.kernel.ids import Ids
 from forestay.kernel.ledger import Append, Draft, Ledger, Locks
 from forestay.kernel.ledger.records import Place
 from forestay.kernel.policy import AUDIT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forestay.kernel.ids import Randomness
+from forestay.kernel.ambient import Randomness
 
 KEY_BYTES = 32
 _NONCE = 12

@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from forestay.kernel.clock import Clock, SystemClock
+from forestay.kernel.ambient import Clock, SystemClock
 from forestay.kernel.problems import Problem
 
 MAX_PATTERN = 1024

@@ -8,7 +8,7 @@ import os
 import threading
 from pathlib import Path
 
-from forestay.kernel.ids import Randomness, SystemRandomness
+from forestay.kernel.ambient import Randomness, SystemRandomness
 from forestay.kernel.problems import Problem
 
 HOST_SECRET = "secret.key"  # noqa: S105 - the file beside the ledger that every host of that ledger uses

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from forestay.runs.graph_svg import svg
     from forestay.runs.idempotency import Claim, Idempotency, Reply
     from forestay.runs.leases import FLEET
-    from forestay.runs.log import ENGINE_VERSION, QUEUE, stream_of, to_event
+    from forestay.runs.log import QUEUE, Outbox, stream_of, title_of, to_event
     from forestay.runs.mock_models import MOCK_PROVIDERS, Staged
     from forestay.runs.node_http import body_of, forbidden, passes_off, tell_expired
     from forestay.runs.node_view import NODE_ENDS, retry_point
@@ -26,13 +26,11 @@ if TYPE_CHECKING:
     from forestay.runs.nodes.handoff import CONFIDENCE_FLOOR
     from forestay.runs.nodes.outside import HTTP_METHODS
     from forestay.runs.nodes.registry import NodeRegistry, NodeType, declaring
-    from forestay.runs.outbox import Outbox
     from forestay.runs.outcome import Parked
     from forestay.runs.pending import Prompt, pending_prompts
     from forestay.runs.ports import Caller, EgressDecision, Fact, HttpRequest, HttpResponse, HttpSender
     from forestay.runs.prompting import prompted
     from forestay.runs.record_view import LedgerView, RecordShown, run_of
-    from forestay.runs.requests import CONFIGURABLE, MAX_NAME
     from forestay.runs.schedules import Firing, Schedule, Schedules, ScheduleSpec, ScheduleTable
     from forestay.runs.service import Runs, projections
     from forestay.runs.spending import (
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
         shown,
     )
     from forestay.runs.types import (
+        ENGINE_VERSION,
         TERMINAL,
         TERMINAL_EVENTS,
         Ancestry,
@@ -74,7 +73,7 @@ if TYPE_CHECKING:
         WorkflowVersion,
     )
     from forestay.runs.values import equal, matches
-    from forestay.runs.views import SORTS, RunDigest, Sort, Span, title_of
+    from forestay.runs.views import SORTS, RunDigest, Sort, Span
     from forestay.runs.webhooks import (
         EVENT_TYPE,
         SIGNATURE_ALGORITHM,
@@ -84,6 +83,6 @@ if TYPE_CHECKING:
         Webhook,
         Webhooks,
     )
-    from forestay.runs.workflows import RESERVED, Condition
+    from forestay.runs.workflows import CONFIGURABLE, MAX_NAME, RESERVED, Condition
 
 __getattr__, __dir__ = face(__name__, __file__)

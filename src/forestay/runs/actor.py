@@ -21,7 +21,7 @@ from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution
 from forestay.runs.log import append_of, standing_of
 from forestay.runs.nodes.registry import NodeType
-from forestay.runs.outcome import Make, Outcome, Parked, along, completed, error_of, failed, step, tell
+from forestay.runs.outcome import Chance, Make, Outcome, Parked, along, error_of, failed, tell
 from forestay.runs.state import ENDED, Event, RunState
 from forestay.runs.values import plain
 
@@ -48,7 +48,7 @@ class _Batch:
 
 
 class _Command(NamedTuple):
-    """What is to be done in a run's turn. `at`: a time of the run's own clock, when it is not now."""
+    """Something to do in a run's turn. `at`: a time of the run's own clock, when it is not now."""
 
     make: Make
     future: asyncio.Future[Any] | None
@@ -131,7 +131,8 @@ class RunActor:
         """What the clock has jumped over while work was under way, and the log does not know yet (T4)."""
         if self._turn_ms or not self.state.counts.get("running"):
             return 0
-        return self.engine.watch.look(self.engine.clock.now_ms()) - self._missed_ms
+        self.engine.watch.look()
+        return self.engine.watch.missed_ms - self._missed_ms
 
     async def next_ended(self, node_id: str) -> str:
         """The key of the next child of a node that ends; meanwhile the children's time is the node's (T2)."""
@@ -150,12 +151,12 @@ class RunActor:
 
     # Commands
 
-    async def post(self, make: Make, *, asked: bool = False, at: int | None = None) -> Any:
-        """Do `make` in this run's turn; returns its result when it is on disk. `asked`: by a caller; `at`: a
-        time of the run's own clock, when it is not now."""
+    def post(self, make: Make, *, asked: bool = False, at: int | None = None) -> asyncio.Future[Any]:
+        """Do `make` in this run's turn; its result, once it is on disk. `asked`: by a caller; `at`: a time of the
+        run's own clock, when it is not now."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.submit(make, future, asked=asked, at=at)
-        return await future
+        return future
 
     def submit(
         self, make: Make, future: asyncio.Future[Any] | None = None, *, asked: bool = False, at: int | None = None
@@ -239,8 +240,8 @@ class RunActor:
     def _collect(self) -> _Batch | None:
         """What is to be written next: the commands that came in, each after what fell due before it (T3)."""
         batch = self._batch = _Batch()
-        now = self.engine.clock.now_ms()
-        self._notice_a_jump(now)
+        now = self.engine.watch.look()
+        self._notice_a_jump()
         self._turn_ms = now
         try:
             self._fill(batch)
@@ -271,9 +272,9 @@ class RunActor:
             return False
         return at is not None or due <= self.moment()
 
-    def _notice_a_jump(self, now: int) -> None:
+    def _notice_a_jump(self) -> None:
         """Put into the log that the clock jumped while work is under way (T4)."""
-        missed = self.engine.watch.look(now)
+        missed = self.engine.watch.missed_ms
         if missed != self._missed_ms and self.state.counts.get("running"):
             jumped = {"byMs": missed - self._missed_ms}
             self._news.append(Event("forestay.clock.jumped", jumped, at=self.moment()))
@@ -318,7 +319,7 @@ class RunActor:
             return reached if until is None else min(reached, until)
 
         while len(batch.events) < _BATCH:
-            events = decider.decide(self.state, now, chance, limit)
+            events = decider.decide(self.state, now, chance, limit) if self.state.ended is None else []
             for event in events:
                 self._take(batch, event, self.state.at)
             ran = self._run_inline(batch)
@@ -412,7 +413,7 @@ class RunActor:
         self._tell_watchers()
 
     def give_up(self) -> None:
-        """Another process has the run now. What is on its way to the log is told whether it came first."""
+        """Another process has the run now. An append on its way to the log still hears whether it came first."""
         if not self._committing:
             self._let_go(_gone(self.state.run_id))
 
@@ -483,7 +484,8 @@ class RunActor:
                 if self.state.nodes[name].status == "running":
                     ran = True
                     execution = Execution(self, name, moment=self.state.at)
-                    self._do(batch, step(execution, kind, self.engine.randomness.uniform), None, self.state.at)
+                    make = _at_once(execution, kind, self.engine.randomness.uniform)
+                    self._do(batch, make, None, self.state.at)
         return ran
 
     def _start_tasks(self) -> None:
@@ -508,7 +510,7 @@ class RunActor:
             while True:
                 try:
                     outputs = await kind.execute(execution)
-                    make = completed(execution, plain(outputs))
+                    make = execution.completed(plain(outputs))
                     break
                 except Problem as problem:
                     if problem.key not in REFUSALS:
@@ -556,6 +558,22 @@ class RunActor:
 
 
 _STARTS = frozenset({"node.started", "node.resumed", "forestay.timer.fired", "node.dispatched", "forestay.run.forked"})
+
+
+def _at_once(execution: Execution, kind: NodeType, chance: Chance) -> Make:
+    """Run instant code to its end without leaving this turn."""
+    coroutine: Any = kind.execute(execution)
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return execution.completed(end.value)
+    except Parked as parked:
+        return parked.outcome
+    except Exception as error:  # noqa: BLE001 - as in `_work`
+        tell(execution, error)
+        return failed(execution, error_of(error), chance)
+    coroutine.close()
+    return failed(execution, {"code": "internal_error", "message": f"{kind.type_id} is not instant."}, chance)
 
 
 def _gone(run_id: str) -> Problem:

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Randomness, iso
+from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Problem, Randomness, Watch, iso
 from forestay.runs import decider
 from forestay.runs.actor import RunActor
 from forestay.runs.evolve import fold
@@ -46,26 +46,6 @@ _OWN_FAULTS = frozenset({"internal", "payload_too_large", "invalid_json", "inval
 # What is wrong with one run alone: other runs go on.
 _UNREADABLE = frozenset({"chain_broken", "not_found", "workflow_invalid"})
 _log = logging.getLogger("forestay.runs")
-JUMP_MS = 1_000
-"""The wall clock went this much further than the machine's own: it was set, or the machine slept."""
-
-
-class Watch:
-    """Sees the wall clock jump ahead of the machine's own: `missed_ms` is the sum of all jumps."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._wall_ms, self._monotonic = clock.now_ms(), clock.monotonic()
-        self.missed_ms = 0
-
-    def look(self, wall_ms: int) -> int:
-        """What the clock has jumped over up to now, where it says `wall_ms`."""
-        monotonic = self._clock.monotonic()
-        jump = round(wall_ms - self._wall_ms - (monotonic - self._monotonic) * 1000)
-        self._wall_ms, self._monotonic = wall_ms, monotonic
-        if jump > JUMP_MS:
-            self.missed_ms += jump
-        return self.missed_ms
 
 
 class Engine:
@@ -177,7 +157,7 @@ class Engine:
 
     @property
     def next_owner(self) -> str:
-        """Who carries a run that is made now: this engine, or, where others can, the one that has room for it."""
+        """The owner of a run that is made now: this engine, or, on a shared ledger, one that has room for it."""
         return NOBODY if self.leases.shared and self.room <= 0 else self.instance
 
     # Finding work
@@ -342,7 +322,7 @@ class Engine:
     async def create_alone(
         self, run_id: str, stored: Stored, events: list[Event], scope_id: str | None, tenant: str
     ) -> RunState:
-        """A run that is the only active one of its workflow and scope; who comes second is told of the first (W9)."""
+        """Start the only active run of a workflow and scope; a second caller gets the first run's id (W9)."""
         while True:
             claim = await self._claim(tenant, stored.plan.workflow.id, scope_id, run_id)
             try:

@@ -20,6 +20,7 @@ from forestay.runs.spending import MOVES, take_in
 from forestay.runs.state import (
     ENDED,
     MAX_HEARD,
+    REAL,
     WAIT_OF_KIND,
     WITH_PARENT,
     Event,
@@ -72,8 +73,16 @@ def _move(state: RunState, name: str, status: str, wake: tuple[str, int] | None 
     else:
         counts[status] = counts.get(status, 0) + 1
         state.active[name] = None
-    state.keep_pace(name)
+    _keep_pace(state, name)
     return node
+
+
+def _keep_pace(state: RunState, name: str) -> None:
+    """What this node begins now takes real time, from where the run's clock stands (T2)."""
+    node = state.nodes[name]
+    node.lag = state.ts - state.at if node.status in REAL else 0
+    if node.lag:
+        heapq.heappush(state.late, (-node.lag, name))
 
 
 # The run
@@ -436,7 +445,7 @@ def _dispatched(state: RunState, event: Event) -> None:
         if state.nodes[name].status == "child":
             _move(state, name, "running")
         else:
-            state.keep_pace(name)
+            _keep_pace(state, name)
         return
     memo[f"child:{key}"] = child
     if _private(event, "detached"):
@@ -496,7 +505,7 @@ def _leased(state: RunState, event: Event) -> None:
     parents = {name for name, _ in state.children.values()}
     for name in state.active:
         if state.nodes[name].status == "running" and name not in parents:
-            state.keep_pace(name)
+            _keep_pace(state, name)
             _limit(state, name)
 
 
@@ -504,7 +513,7 @@ def _jumped(state: RunState, event: Event) -> None:
     """The wall clock jumped: work that is under way did not have that time (T4)."""
     for name in state.active:
         if state.nodes[name].status == "running":
-            state.keep_pace(name)
+            _keep_pace(state, name)
 
 
 _HANDLERS: dict[str, Callable[[RunState, Event], None]] = {

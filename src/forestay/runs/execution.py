@@ -33,14 +33,14 @@ from forestay.runs.node_memory import NodeMemory
 from forestay.runs.outcome import Make, Outcome, Parked, along
 from forestay.runs.plan import passes
 from forestay.runs.ports import Caller, PromptSource, ToolSource
+from forestay.runs.secrets import MASK
 from forestay.runs.spending import RunBudget
-from forestay.runs.state import MASK, Event, RunState, Said, check_reader
+from forestay.runs.state import Event, RunState, Said, check_reader, shown_outputs
 from forestay.runs.types import Limits
 from forestay.runs.values import plain
 
 if TYPE_CHECKING:
     from forestay.runs.actor import RunActor
-    from forestay.runs.nodes.registry import NodeContext
 
 T = TypeVar("T")
 # What is said inside an effect is counted apart: when the effect is on record, it is not said again.
@@ -418,18 +418,16 @@ class Execution:
 
     async def flush(self, *events: Event) -> None:
         """Put what this execution has to say into the log now."""
-        later = tuple(self._later)
-        await self._actor.post(self._keep([*self.take(), *events], self.take_appends()))
-        for name in later:  # the log has them now
-            self._later.pop(name, None)
+        later, left = tuple(self._later), self.left(*events)
 
-    def _keep(self, events: list[Event], appends: list[Append]) -> Make:
         def outcome(state: RunState) -> Outcome:
             if not self.live:
                 raise asyncio.CancelledError
-            return Outcome(events, None, appends)
+            return left
 
-        return outcome
+        await self._actor.post(outcome)
+        for name in later:  # the log has them now
+            self._later.pop(name, None)
 
     def along(self, append: Append) -> None:
         """Write `append` together with what this execution says next."""
@@ -447,6 +445,25 @@ class Execution:
     def take_appends(self) -> list[Append]:
         appends, self.appends = self.appends, []
         return appends
+
+    def left(self, *events: Event) -> Outcome:
+        """What this execution has said and wants written, and then `events`: it is the log's now."""
+        return Outcome([*self.take(), *events], appends=self.take_appends())
+
+    def completed(self, outputs: Any) -> Make:
+        """The node's code has come to its end."""
+        if not isinstance(outputs, dict):
+            outputs = {} if outputs is None else {"output": outputs}
+
+        def make(state: RunState) -> Outcome:
+            name = self.node_id
+            shown = shown_outputs(state, name, outputs)
+            took = self._actor.now() - state.nodes[name].started_ms
+            payload = {"nodeId": name, "outputs": shown, "durationMs": max(0, took)}
+            private = {"outputs": outputs} if shown is not outputs else None
+            return self.left(Event("node.completed", payload, name, private))
+
+        return make
 
     def drop_changes(self) -> None:
         """A failed attempt says what it met, but changes nothing."""
@@ -484,7 +501,7 @@ class Execution:
         if announce is not None:
             about = {"nodeId": self.node_id, "interruptId": id, **announce[1]}
             events.append(Event(announce[0], about, self.node_id))
-        raise Parked(lambda state: Outcome([*self.take(), *events], appends=self.take_appends()))
+        raise Parked(lambda state: self.left(*events))
 
     async def sleep(self, ms: int, key: str | None = None) -> None:
         """Wait durably: the deadline is in the log, and no task is kept for it."""
@@ -492,10 +509,9 @@ class Execution:
         key = self._prefix + (key or str(self._waits))
         if ms <= 0 or f"fired:{key}" in self._node.memo:
             return
-        event = Event(
-            "forestay.timer.set", {"nodeId": self.node_id, "key": key, "dueAt": self.now_ms + ms}, self.node_id
-        )
-        raise Parked(lambda state: Outcome([*self.take(), event], appends=self.take_appends()))
+        payload = {"nodeId": self.node_id, "key": key, "dueAt": self.now_ms + ms}
+        event = Event("forestay.timer.set", payload, self.node_id)
+        raise Parked(lambda state: self.left(event))
 
     async def signal(
         self,
@@ -579,8 +595,3 @@ def _wired(port: T | None, name: str) -> T:
     if port is None:
         raise Problem("capability_not_provided", f"This host has no {name}.", requiredCapability=name)
     return port
-
-
-def as_context(execution: Execution) -> NodeContext:
-    """An execution is what node code is promised."""
-    return execution

@@ -16,9 +16,9 @@ from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution
 from forestay.runs.log import append_of, standing_of
 from forestay.runs.outcome import Make, Outcome
-from forestay.runs.requests import check_child
 from forestay.runs.secrets import inside
 from forestay.runs.state import WITH_PARENT, Event, RunState
+from forestay.runs.workflows import check_child
 
 if TYPE_CHECKING:
     from forestay.runs.engine import Engine

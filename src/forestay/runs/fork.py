@@ -23,11 +23,10 @@ from forestay.runs.evolve import evolve, fold
 from forestay.runs.log import FORK, PRIVATE, STANDING, standing_of, stream_of, to_draft, to_event
 from forestay.runs.ports import Caller
 from forestay.runs.replay import Replay
-from forestay.runs.requests import check_overlay
 from forestay.runs.secrets import masked
 from forestay.runs.state import Event, RunState
 from forestay.runs.types import ForkRequest, RunForked
-from forestay.runs.workflows import Ref
+from forestay.runs.workflows import Ref, check_overlay
 
 _VALUES = ("inputs", "variables")  # the parts of an overlay that a workflow may declare sensitive
 

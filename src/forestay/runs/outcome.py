@@ -11,8 +11,8 @@ import msgspec
 from forestay.kernel import Append, Problem, redact_text
 from forestay.runs import decider
 from forestay.runs.frames import frames_of, logged
-from forestay.runs.nodes.registry import NodeError, NodeType
-from forestay.runs.state import Event, RunState, shown_outputs
+from forestay.runs.nodes.registry import NodeError
+from forestay.runs.state import Event, RunState
 
 if TYPE_CHECKING:
     from forestay.runs.execution import Execution
@@ -49,40 +49,6 @@ class Parked(BaseException):
 
 Make = Callable[[RunState], Outcome]
 """What is to be done in a run's turn, on its state as it is then."""
-
-
-def step(execution: Execution, kind: NodeType, chance: Chance) -> Make:
-    """Run instant code to its end without leaving this turn."""
-    coroutine: Any = kind.execute(execution)
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return completed(execution, end.value)
-    except Parked as parked:
-        return parked.outcome
-    except Exception as error:  # noqa: BLE001 - as in `_work`
-        tell(execution, error)
-        return failed(execution, error_of(error), chance)
-    coroutine.close()
-    return failed(execution, {"code": "internal_error", "message": f"{kind.type_id} is not instant."}, chance)
-
-
-def completed(execution: Execution, outputs: Any) -> Make:
-    """The node's code has come to its end."""
-    if not isinstance(outputs, dict):
-        outputs = {} if outputs is None else {"output": outputs}
-
-    def make(state: RunState) -> Outcome:
-        name = execution.node_id
-        shown = shown_outputs(state, name, outputs)
-        payload: dict[str, Any] = {"nodeId": name, "outputs": shown}
-        duration = execution.wall_ms - state.nodes[name].started_ms
-        payload["durationMs"] = max(0, duration)
-        private = {"outputs": outputs} if shown is not outputs else None
-        event = Event("node.completed", payload, name, private)
-        return Outcome([*execution.take(), event], appends=execution.take_appends())
-
-    return make
 
 
 def failed(execution: Execution, error: dict[str, Any], chance: Chance) -> Make:

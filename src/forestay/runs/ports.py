@@ -56,6 +56,9 @@ class Fact(msgspec.Struct, frozen=True):
 class Governor(Protocol):
     """Decides about a run when it is created, and meters its nodes' model calls."""
 
+    limits_runs: bool
+    """Whether it also decides about a run that has no agents and asks for no budget."""
+
     async def facts(self, request: CreateRun, tenant: str, agents: Sequence[Mapping[str, Any]]) -> list[Fact]:
         """Return the facts, in order; a Problem refuses the run. `agents` are the AgentRefs of the workflow's nodes."""
 

@@ -18,9 +18,10 @@ from typing import Any
 import msgspec
 
 from forestay.kernel import OPERATOR, Ledger, Record, redact
-from forestay.runs.secrets import cover_record, masked_defaults
+from forestay.runs.log import PRIVATE
+from forestay.runs.secrets import MASK, cover, cover_payload, masked_defaults
 from forestay.runs.service import Runs
-from forestay.runs.state import MASK, RunState
+from forestay.runs.state import RunState
 from forestay.runs.workflows import SHARED
 
 Reads = Callable[[str], bool]
@@ -64,7 +65,7 @@ class LedgerView:
         if family == "relay" and run is not None and run.secrets:
             record = _with(record, payload=_wordless(record.payload))  # V2
         elif run is not None:
-            record = cover_record(run, record)  # V1, V2
+            record = _covered(run, record)  # V1, V2
         elif family == "schedule":
             record = _with(record, payload=await self._schedule(record.payload, tenant))  # V3
         elif family == "trigger":
@@ -137,3 +138,14 @@ def _wordless(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _wordless(item) for name, item in value.items()}
     return [_wordless(item) for item in value] if isinstance(value, list) else value
+
+
+def _covered(state: RunState, record: Record) -> Record:
+    """Mask secrets and the private part of a record, for a caller who may not read the run."""
+    attrs = {name: MASK if name == PRIVATE else cover(state, item) for name, item in record.attrs.items()}
+    payload = record.payload
+    if isinstance(payload, dict):
+        payload = cover_payload(state, payload)
+    if (payload, attrs) == (record.payload, record.attrs):
+        return record
+    return msgspec.structs.replace(record, payload=payload, attrs=attrs)

@@ -14,7 +14,7 @@ from forestay.runs.diff import VOLATILE, without_volatile
 from forestay.runs.evolve import evolve
 from forestay.runs.execution import Execution
 from forestay.runs.log import to_event
-from forestay.runs.outcome import Make, Parked, completed, error_of
+from forestay.runs.outcome import Make, Parked, error_of
 from forestay.runs.refusal import REFUSAL, answer_now, kind_of
 from forestay.runs.state import Event, RunState
 from forestay.runs.types import TERMINAL_EVENTS
@@ -160,7 +160,7 @@ class Replay:
         execution = Execution(self._actor, name)  # type: ignore[arg-type]
         try:
             async with asyncio.timeout(_PATIENCE):
-                make = completed(execution, plain(await kind.execute(execution)))
+                make = execution.completed(plain(await kind.execute(execution)))
         except Parked as parked:
             make = parked.outcome
         except Unrecorded:

@@ -8,16 +8,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forestay.kernel import Record
-from forestay.runs.log import PRIVATE
 from forestay.runs.plan import Plan
-from forestay.runs.state import MASK, RunState
 from forestay.runs.types import RunError, RunEvent, RunSnapshot
 
+if TYPE_CHECKING:
+    from forestay.runs.state import RunState
+
+MASK = "[REDACTED]"
 _SHORTEST = 4  # shorter texts occur in too many words
 _MOST = 1000
 # Events that may give a run a new secret.
@@ -73,19 +74,12 @@ def cover(state: RunState, value: Any) -> Any:
 def cover_event(state: RunState, event: RunEvent) -> RunEvent:
     if not state.secrets or not isinstance(event.payload, dict):
         return event
-    payload = {name: item if name in _NAMES else cover(state, item) for name, item in event.payload.items()}
-    return msgspec.structs.replace(event, payload=payload)
+    return msgspec.structs.replace(event, payload=cover_payload(state, event.payload))
 
 
-def cover_record(state: RunState, record: Record) -> Record:
-    """Mask secrets and the private part of a record, for a caller who may not read the run."""
-    attrs = {name: MASK if name == PRIVATE else cover(state, item) for name, item in record.attrs.items()}
-    payload = record.payload
-    if isinstance(payload, dict):
-        payload = {name: item if name in _NAMES else cover(state, item) for name, item in payload.items()}
-    if (payload, attrs) == (record.payload, record.attrs):
-        return record
-    return msgspec.structs.replace(record, payload=payload, attrs=attrs)
+def cover_payload(state: RunState, payload: dict[str, Any]) -> dict[str, Any]:
+    """What an event says without the run's secrets (H1)."""
+    return {name: item if name in _NAMES else cover(state, item) for name, item in payload.items()}
 
 
 def masked(values: dict[str, Any], names: Collection[str]) -> dict[str, Any]:

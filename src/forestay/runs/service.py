@@ -23,7 +23,7 @@ from forestay.runs.engine import Engine
 from forestay.runs.expressions import compile_expression
 from forestay.runs.interrupts import NOBODY, Voter
 from forestay.runs.leases import LogLeases, SharedLeases
-from forestay.runs.log import ENGINE_VERSION, EnginesProjection, RunsProjection
+from forestay.runs.log import DigestsProjection, EnginesProjection, RunsProjection
 from forestay.runs.mock_models import MockModels
 from forestay.runs.node_view import NodeView, node_view, retry_point
 from forestay.runs.nodes.core import standard_registry
@@ -38,11 +38,11 @@ from forestay.runs.ports import (
     PromptSource,
     ToolSource,
 )
-from forestay.runs.requests import check_against, check_create, check_engine
 from forestay.runs.secrets import masked
 from forestay.runs.shown_events import ShownEvents
-from forestay.runs.state import Event, RunState
+from forestay.runs.state import Event, RunState, scope_of, snapshot
 from forestay.runs.types import (
+    ENGINE_VERSION,
     TERMINAL,
     TERMINAL_EVENTS,
     Ancestry,
@@ -70,8 +70,7 @@ from forestay.runs.types import (
     WorkflowCheck,
     WorkflowVersion,
 )
-from forestay.runs.views import scope_of, snapshot
-from forestay.runs.workflows import Condition, Stored, Workflows, version_of
+from forestay.runs.workflows import Condition, Stored, Workflows, check_engine, version_of
 
 MAX_BULK = 100
 _SWEEP_SECONDS = 1.0
@@ -82,7 +81,7 @@ MAX_CHILDREN = 1_000
 
 def projections() -> list[Projection]:
     """The projections that a ledger must be opened with for `Runs` to work on it."""
-    return [RunsProjection(), EnginesProjection(), views.DigestsProjection()]
+    return [RunsProjection(), EnginesProjection(), DigestsProjection()]
 
 
 class Runs:
@@ -233,10 +232,7 @@ class Runs:
 
     async def check_run(self, request: CreateRun, tenant: str, *, trusted: bool = False) -> Stored:
         """The workflow that `request` would run, after refusing all that `create_run` refuses."""
-        workflow_id = check_create(request, tenant, self._limits, trusted=trusted)
-        stored = await self._workflows.latest(workflow_id, tenant)
-        check_against(stored.plan.workflow, request)
-        return stored
+        return await self._workflows.requested(request, tenant, trusted=trusted)
 
     async def create_run(
         self,
@@ -298,18 +294,21 @@ class Runs:
 
     async def _decided(self, request: CreateRun, tenant: str, stored: Stored, facts: Sequence[Fact]) -> Sequence[Fact]:
         """What the governor decides about a run, where its caller has not decided it."""
-        if self._governor is None:
+        governor = self._governor
+        if governor is None:
             return ()
         agents = [node.agent for node in stored.plan.workflow.nodes if node.agent is not None]
+        if not (agents or governor.limits_runs or "budget" in request.configurable):
+            return ()
         known = {fact.type for fact in facts}
-        return [fact for fact in await self._governor.facts(request, tenant, agents) if fact.type not in known]
+        return [fact for fact in await governor.facts(request, tenant, agents) if fact.type not in known]
 
     async def get_run(self, run_id: str, tenant: str) -> RunSnapshot:
         return await self._shown(await self._state(run_id, tenant))
 
     async def _shown(self, state: RunState) -> RunSnapshot:
         """A run with its children, and with their waiting where it waits for nothing else (W21)."""
-        shown = snapshot(state, self._clock.now_ms())
+        shown = snapshot(state, state.at if state.ended is not None else self._clock.now_ms())
         if not state.had_children:
             return shown
         rows = await self._ledger.look_up(

@@ -1,4 +1,4 @@
-"""Where a run stands: the fold of its log, kept up to date event by event.
+"""Where a run stands: the fold of its log, kept up to date event by event, and how callers see it (`snapshot`).
 
 A run has a clock of its own: what happens in a run happens at the time it would have happened without a break.
 
@@ -24,17 +24,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from forestay.kernel import Problem
+from forestay.kernel import Problem, iso
 from forestay.runs import channels
 from forestay.runs.conditions import Scope, make_scope
 from forestay.runs.plan import Plan
+from forestay.runs.secrets import MASK, cover, cover_run
 from forestay.runs.spending import RunBudget
-from forestay.runs.types import Limits, Owner, RunStatus
+from forestay.runs.types import ENGINE_VERSION, Limits, Owner, RunError, RunSnapshot, RunStatus
 
 ENDED = frozenset({"completed", "failed", "skipped", "cancelled"})
 WITH_PARENT = "parent-cancelled"
 """Why a run was cancelled whose parent was."""
-MASK = "[REDACTED]"
 MAX_HEARD = 10_000
 """So many ids of signals a run remembers: one is asked for again when its answer was lost, not days later."""
 # Node statuses beyond the ended ones: idle, running, retrying, sleeping, child, approval, input, external, and stopped:
@@ -56,8 +56,16 @@ WAIT_OF_KIND = {
 }
 
 
-# A node in one of these takes real time: code works, a service is left in peace between attempts, a person thinks.
-_REAL = frozenset({"running", "retrying", "approval", "input", "external"})
+_SHOWN = {
+    "approval": "suspended",
+    "input": "suspended",
+    "external": "suspended",
+    "stopped": "suspended",
+    "idle": "pending",
+}
+"""What callers are shown for the statuses of a node that the contract does not have."""
+REAL = frozenset({"running", "retrying", "approval", "input", "external"})
+"""A node in one of these takes real time: code works, a service is left in peace between attempts, a person thinks."""
 
 
 class Event(msgspec.Struct):
@@ -277,15 +285,8 @@ class RunState(msgspec.Struct):
     def _is_late(self, lag: int, name: str) -> bool:
         """Children take the time of the node that waits for them."""
         node = self.nodes[name]
-        waits = node.lag == -lag and node.status in _REAL
+        waits = node.lag == -lag and node.status in REAL
         return waits and not any(owner == name for owner, _ in self.children.values())
-
-    def keep_pace(self, name: str) -> None:
-        """What this node begins now takes real time, from where the run's clock stands."""
-        node = self.nodes[name]
-        node.lag = self.ts - self.at if node.status in _REAL else 0
-        if node.lag:
-            heapq.heappush(self.late, (-node.lag, name))
 
     def is_live(self, timer: tuple[int, str, str]) -> bool:
         due, kind, name = timer
@@ -359,3 +360,97 @@ def new_state(run_id: str, plan: Plan, limits: Limits) -> RunState:
     state = RunState(run_id, plan, limits)
     state.nodes = {name: NodeState() for name in plan.nodes}
     return state
+
+
+# What it looks like from outside: nothing sensitive (W4)
+
+
+def snapshot(state: RunState, now: int) -> RunSnapshot:
+    """The run as GET /v1/runs/{runId} shows it."""
+    now = state.at if state.ended is not None else now - state.lag  # an ended run grows no older
+    started = state.started
+    hidden = state.plan.sensitive
+    error, status, created = state.error, state.status, iso(state.created_ms)
+    shown = RunSnapshot(
+        run_id=state.run_id,
+        workflow_id=state.plan.workflow.id,
+        workflow_version=state.plan.workflow.version,
+        status=status,
+        owner=state.owner,
+        current_node_id=current_node(state, status),
+        created_at=created,
+        started_at=created,
+        completed_at=iso(state.ended_ms) if state.ended is not None else None,
+        paused_at=iso(state.paused_ms) if state.paused_ms is not None else None,
+        agent=state.agent,
+        run_orchestrator=state.orchestrator,
+        node_states={
+            name: _node(node) for name, node in state.nodes.items() if node.status != "idle" or node.iteration
+        },
+        inputs=started.get("inputs", {}),
+        variables={name: MASK if name in hidden else value for name, value in state.variables.items()},
+        channels={name: _channel(item, now) for name, item in state.channels.items()},
+        outputs=state.outputs,
+        error=None
+        if error is None
+        else RunError(code=error["code"], message=error["message"], details=error.get("details")),
+        engine_version=started.get("engineVersion", ENGINE_VERSION),
+        tags=started.get("tags", []),
+        metadata=started.get("metadata", {}),
+        configurable=state.configurable,
+        metrics={"openwopCost": state.usage} if state.usage else None,
+        scope_id=started.get("scopeId"),
+        parent_run_id=state.parent["runId"] if state.parent else None,
+        parent_node_id=state.parent["nodeId"] if state.parent else None,
+        source_run_id=state.source["source"] if state.source else None,
+        last_sequence=state.seq,
+    )
+    return cover_run(state, shown) if state.secrets else shown
+
+
+def scope_of(state: RunState, now: int) -> Scope:
+    """What an expression of a caller can name: the snapshot's values and each node's status, error and output."""
+    shown = snapshot(state, now)
+    nodes = {
+        name: {
+            "status": node.status,
+            "error": node.error,
+            "output": shown_outputs(state, name, node.outputs) if node.outputs else None,
+        }
+        for name, node in state.nodes.items()
+    }
+    names = {
+        **shown.variables,  # a name alone is a variable as it is shown: a hidden one answers no question
+        "status": state.status,
+        "variables": shown.variables,
+        "channels": shown.channels,
+        "inputs": shown.inputs,
+        "nodes": cover(state, nodes),
+    }
+    return state.scope({}, state.status, names)
+
+
+def current_node(state: RunState, status: RunStatus) -> str | None:
+    """The node that holds the interrupt, when the run waits for one."""
+    if not status.startswith("waiting"):
+        return None
+    return next((name for name in state.active if state.nodes[name].interrupt is not None), None)
+
+
+def _node(node: NodeState) -> dict[str, Any]:
+    shown: dict[str, Any] = {"status": _SHOWN.get(node.status, node.status), "attempt": node.attempt}
+    if node.started_ms:
+        shown["startedAt"] = iso(node.started_ms)
+    if node.ended_ms and node.status in ("completed", "failed", "skipped", "cancelled"):
+        shown["endedAt"] = iso(node.ended_ms)
+    if node.iteration:
+        shown["iteration"] = node.iteration
+    if node.error is not None:
+        shown["error"] = node.error
+    if node.interrupt is not None:
+        shown["interruptId"] = node.interrupt
+    return shown
+
+
+def _channel(item: channels.ChannelState, now: int) -> Any:
+    return MASK if item.sensitive else channels.read(item, now)

@@ -32,6 +32,8 @@ ForkMode = Literal["replay", "branch"]
 Transport = Literal["rest", "mcp", "a2a", "ui"]  # how the request for a run arrived, in the contract's words
 DrainPolicy = Literal["drain-current-node", "immediate"]
 
+ENGINE_VERSION = "1.0.0"
+"""What each event and snapshot says of the engine that made it."""
 TERMINAL: frozenset[str] = frozenset({"completed", "failed", "cancelled"})
 TERMINAL_EVENTS: frozenset[str] = frozenset({"run.completed", "run.failed", "run.cancelled"})
 

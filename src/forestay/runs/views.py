@@ -1,128 +1,20 @@
-"""What runs look like from outside, nothing sensitive: snapshots, and lists with their filters and cursors (W4).
+"""Lists of runs, with their filters and cursors (W4), and what is counted over them.
 
-A list shows beside where each run stands its title, what it used, and the words to find it by.
+A list shows beside where each run stands its title, what it used, and the words to find it by (G1 and G2 of `log`).
 
-- G1  The title and the words are those of the run's inputs. A run that hides something has neither, from the record
-      on that says so: a list must not show, and a search must not answer, what the run's own page masks.
-- G2  A run counts what it used itself: not what the history of a fork used, and nothing for a replay.
 - G3  A search reads two tables and no log, whatever it is sorted by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
 
-from forestay.kernel import Ledger, Problem, Record, Transaction, base64url, bound_of, canonical, iso
-from forestay.runs import channels
-from forestay.runs.expressions import Scope
-from forestay.runs.log import ENGINE_VERSION, FORK, PREFIX, PRIVATE, type_of
-from forestay.runs.secrets import TELLING, cover, cover_run
-from forestay.runs.spending import MICRO, cost_of
-from forestay.runs.state import MASK, NodeState, RunState, shown_outputs
-from forestay.runs.types import RunError, RunFilter, RunPage, RunSnapshot, RunStatus, RunSummary
-
-_SHOWN = {
-    "approval": "suspended",
-    "input": "suspended",
-    "external": "suspended",
-    "stopped": "suspended",
-    "idle": "pending",
-}
-
-
-def snapshot(state: RunState, now: int) -> RunSnapshot:
-    """The run as GET /v1/runs/{runId} shows it."""
-    now = state.at if state.ended is not None else now - state.lag  # an ended run grows no older
-    started = state.started
-    hidden = state.plan.sensitive
-    error, status, created = state.error, state.status, iso(state.created_ms)
-    shown = RunSnapshot(
-        run_id=state.run_id,
-        workflow_id=state.plan.workflow.id,
-        workflow_version=state.plan.workflow.version,
-        status=status,
-        owner=state.owner,
-        current_node_id=current_node(state, status),
-        created_at=created,
-        started_at=created,
-        completed_at=iso(state.ended_ms) if state.ended is not None else None,
-        paused_at=iso(state.paused_ms) if state.paused_ms is not None else None,
-        agent=state.agent,
-        run_orchestrator=state.orchestrator,
-        node_states={
-            name: _node(node) for name, node in state.nodes.items() if node.status != "idle" or node.iteration
-        },
-        inputs=started.get("inputs", {}),
-        variables={name: MASK if name in hidden else value for name, value in state.variables.items()},
-        channels={name: _channel(item, now) for name, item in state.channels.items()},
-        outputs=state.outputs,
-        error=None
-        if error is None
-        else RunError(code=error["code"], message=error["message"], details=error.get("details")),
-        engine_version=started.get("engineVersion", ENGINE_VERSION),
-        tags=started.get("tags", []),
-        metadata=started.get("metadata", {}),
-        configurable=state.configurable,
-        metrics={"openwopCost": state.usage} if state.usage else None,
-        scope_id=started.get("scopeId"),
-        parent_run_id=state.parent["runId"] if state.parent else None,
-        parent_node_id=state.parent["nodeId"] if state.parent else None,
-        source_run_id=state.source["source"] if state.source else None,
-        last_sequence=state.seq,
-    )
-    return cover_run(state, shown) if state.secrets else shown
-
-
-def scope_of(state: RunState, now: int) -> Scope:
-    """What an expression of a caller can name: the snapshot's values and each node's status, error and output."""
-    shown = snapshot(state, now)
-    nodes = {
-        name: {
-            "status": node.status,
-            "error": node.error,
-            "output": shown_outputs(state, name, node.outputs) if node.outputs else None,
-        }
-        for name, node in state.nodes.items()
-    }
-    names = {
-        **shown.variables,  # a name alone is a variable as it is shown: a hidden one answers no question
-        "status": state.status,
-        "variables": shown.variables,
-        "channels": shown.channels,
-        "inputs": shown.inputs,
-        "nodes": cover(state, nodes),
-    }
-    return state.scope({}, state.status, names)
-
-
-def current_node(state: RunState, status: RunStatus) -> str | None:
-    """The node that holds the interrupt, when the run waits for one."""
-    if not status.startswith("waiting"):
-        return None
-    return next((name for name in state.active if state.nodes[name].interrupt is not None), None)
-
-
-def _node(node: NodeState) -> dict[str, Any]:
-    shown: dict[str, Any] = {"status": _SHOWN.get(node.status, node.status), "attempt": node.attempt}
-    if node.started_ms:
-        shown["startedAt"] = iso(node.started_ms)
-    if node.ended_ms and node.status in ("completed", "failed", "skipped", "cancelled"):
-        shown["endedAt"] = iso(node.ended_ms)
-    if node.iteration:
-        shown["iteration"] = node.iteration
-    if node.error is not None:
-        shown["error"] = node.error
-    if node.interrupt is not None:
-        shown["interruptId"] = node.interrupt
-    return shown
-
-
-def _channel(item: channels.ChannelState, now: int) -> Any:
-    return MASK if item.sensitive else channels.read(item, now)
-
+from forestay.kernel import Ledger, Problem, base64url, bound_of, canonical, iso
+from forestay.runs.log import WORDS_LENGTH
+from forestay.runs.spending import MICRO
+from forestay.runs.types import RunFilter, RunPage, RunStatus, RunSummary
 
 SUMMARY_COLUMNS = (
     "run_id", "workflow_id", "status", "created", "updated", "ended", "scope_id", "tags", "parent", "error",
@@ -236,12 +128,6 @@ def _read_cursor(text: str) -> str:
         raise Problem("schema_mismatch", "This cursor is none of ours.", at="cursor") from error
 
 
-TITLE_LENGTH = 200
-WORDS_LENGTH = 2000
-_TITLED = ("question", "task", "title", "prompt", "message", "text", "objective", "name")
-_NEVER = 2**53  # a replay performs nothing, so nothing of it counts
-_HIDDEN = ("outputs", "next", "value", "overlay")  # what a record keeps in its private part when it is not shown
-
 Sort = Literal["newest", "oldest", "longest", "dearest"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
 _ORDER: dict[Sort, str] = {
@@ -273,94 +159,6 @@ class DigestPage(msgspec.Struct, frozen=True):
 
     runs: list[RunDigest]
     total: int
-
-
-class DigestsProjection:
-    """One row a run (G1, G2)."""
-
-    name = "run_digests"
-    version = 1
-    prefix = PREFIX
-    schema = """
-        CREATE TABLE run_digests (
-            run_id TEXT PRIMARY KEY, title TEXT NOT NULL, words TEXT NOT NULL, counts_from BIGINT NOT NULL,
-            input_tokens BIGINT NOT NULL, output_tokens BIGINT NOT NULL, cost BIGINT NOT NULL
-        )
-    """
-
-    def apply(self, tx: Transaction, records: Sequence[Record]) -> None:
-        run_id = records[0].stream[len(PREFIX) :]
-        for record in records:
-            if record.seq == 0:
-                _insert(tx, run_id, record)
-            elif record.type == "provider.usage":
-                _count(tx, run_id, record)
-            if record.type == "forestay.run.forked":
-                _retitle(tx, run_id, (record.payload.get("overlay") or {}).get("inputs") or {})
-            if record.type in TELLING and _hides(record):
-                tx.execute("UPDATE run_digests SET title = '', words = '' WHERE run_id = ?", (run_id,))
-
-
-def _insert(tx: Transaction, run_id: str, record: Record) -> None:
-    private, fork = record.attrs.get(PRIVATE) or {}, record.attrs.get(FORK)
-    open_to_all = not {"inputs", "secrets", "hides"} & private.keys()
-    inputs = record.payload.get("inputs") or {}
-    start = 0 if fork is None else fork["fromSeq"] if fork["mode"] == "branch" else _NEVER
-    tx.execute(
-        "INSERT INTO run_digests VALUES (?, ?, ?, ?, 0, 0, 0)",
-        (run_id, title_of(inputs) if open_to_all else "", words_of(inputs) if open_to_all else "", start),
-    )
-
-
-def _retitle(tx: Transaction, run_id: str, inputs: dict[str, Any]) -> None:
-    """A branch is called by the inputs that are laid over its source's; one that hides something stays nameless."""
-    if title := title_of(inputs):
-        sql = "UPDATE run_digests SET title = ?, words = ? WHERE run_id = ? AND words <> ''"
-        tx.execute(sql, (title, words_of(inputs), run_id))
-
-
-def _count(tx: Transaction, run_id: str, record: Record) -> None:
-    used = record.payload
-    tx.execute(
-        "UPDATE run_digests SET input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, cost = cost + ? "
-        "WHERE run_id = ? AND counts_from <= ?",
-        (
-            used["inputTokens"],
-            used["outputTokens"],
-            cost_of(used.get("costEstimateUsd") or 0),
-            run_id,
-            record.seq,
-        ),
-    )
-
-
-def _hides(record: Record) -> bool:
-    """Whether a record has what its run must not show (H1 and H2 of `secrets`)."""
-    private = record.attrs.get(PRIVATE) or {}
-    result = private.get("result")
-    told = isinstance(result, dict) and bool(result.get("secrets"))
-    return told or (type_of(record) != "node.dispatched" and any(name in private for name in _HIDDEN))
-
-
-def title_of(inputs: dict[str, Any]) -> str:
-    """What a person would call the run: its question, or else the first text that it was given, on one line."""
-    named = [inputs[name] for name in _TITLED if isinstance(inputs.get(name), str)]
-    texts = [*named, *(value for value in inputs.values() if isinstance(value, str))]
-    found = next((" ".join(text.split()) for text in texts if text.strip()), "")
-    return found if len(found) <= TITLE_LENGTH else found[: TITLE_LENGTH - 1].rstrip() + "…"
-
-
-def words_of(inputs: dict[str, Any]) -> str:
-    """The texts of the inputs in small letters, as much of them as a search reads."""
-    return " ".join(" ".join(_texts(inputs)).lower().split())[:WORDS_LENGTH]
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts(item)
 
 
 async def search(

@@ -31,7 +31,7 @@ import msgspec
 
 from forestay.kernel import Append, Clock, Draft, Ids, Ledger, Locks, Problem, Randomness, iso, read_traceparent
 from forestay.runs.breaker import Breaker
-from forestay.runs.outbox import CALLBACK_EVENTS
+from forestay.runs.log import CALLBACK_EVENTS
 from forestay.runs.ports import Caller, HttpRequest, HttpSender
 from forestay.runs.types import Interrupt, RunEvent, Wire
 

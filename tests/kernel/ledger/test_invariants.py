@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from forestay.kernel import canonical
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids
+from forestay.kernel.ambient import Ids, ManualClock
 from forestay.kernel.ledger import Append, Draft, Head, Ledger, Record, Transaction
 from forestay.kernel.ledger.records import GENESIS, hash_of
 from forestay.kernel.problems import Problem

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from forestay.kernel.clock import ManualClock
-from forestay.kernel.ids import Ids, SeededRandomness
+from forestay.kernel.ambient import Ids, ManualClock, SeededRandomness
 from forestay.kernel.ledger import Append, Draft, Ledger, Record
 from forestay.kernel.problems import Problem
 from tests.postgres import new_ledger

@@ -24,7 +24,7 @@ from forestay.extensions.components.outside import EXPORTS
 from forestay.extensions.components.values import Answer, Argument, set_deadline
 from forestay.extensions.effects import MAX_ANSWER
 from forestay.extensions.engine.limits import EngineTrap, Limits, TrapKind
-from forestay.extensions.engine.pulse import TICK_SECONDS
+from forestay.extensions.engine.native import TICK_SECONDS
 
 MAX_TABLES, MAX_TABLE_ELEMENTS, MAX_INSTANCES = 32, 65_536, 128
 MAX_HANDLES = 10_000

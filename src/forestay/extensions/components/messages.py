@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from forestay.extensions.api_table import EVENTS, OLDER_EVENTS
-from forestay.extensions.effects import MAX_ANSWER
-from forestay.extensions.guests import tool_outcome
+from forestay.extensions.effects import MAX_ANSWER, read_outcome
 from forestay.extensions.outcomes import HookOutcome, ToolOutcome
 from forestay.extensions.problems import HOSTCALL_PROBLEMS
 from forestay.extensions.protocol import Register
@@ -59,9 +58,9 @@ def tool_result(name: str, ok: bool, answer: bytes) -> ToolOutcome:
         return ToolOutcome(text, {}, True, [], problem.details.get("hostcall"), problem.as_lafs())
     value = read_json(name, answer)
     if isinstance(value, dict) and "output" in value and isinstance(value.get("is_error"), bool):
-        outcome = tool_outcome(value["output"], [])
+        outcome = read_outcome(value["output"], [])
         return msgspec.structs.replace(outcome, is_error=True) if value["is_error"] else outcome
-    return tool_outcome(value, [])
+    return read_outcome(value, [])
 
 
 def command_result(name: str, ok: bool, answer: bytes) -> Any:

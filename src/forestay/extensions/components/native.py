@@ -12,7 +12,7 @@ from wasmtime import component as wasm
 
 from forestay.extensions.compiler.artifact import component_engine
 from forestay.extensions.components.values import bound, quick
-from forestay.extensions.engine.pulse import Pulse
+from forestay.extensions.engine.native import Pulse
 
 # A beat keeps the GIL: it is shorter than releasing the GIL and waiting for it again.
 _beat = bound(quick, "wasmtime_engine_increment_epoch", [ctypes.c_void_p])

@@ -19,7 +19,7 @@ _cancelling = threading.Lock()  # over who was cancelled, and what is done then:
 
 
 class Cancelled:
-    """Whether a call was cancelled. Few calls wait for it: only for them there is something to wait on."""
+    """Whether a call was cancelled. Few calls wait for that, so only those get an event to wait on."""
 
     _set = False
     _waited: threading.Event | None = None
@@ -28,7 +28,7 @@ class Cancelled:
         return self._set
 
     def wait(self, seconds: float) -> bool:
-        """Until it is, at most that long; whether it is."""
+        """Wait until it is, at most that long; returns whether it is."""
         with _cancelling:
             if self._waited is None:
                 self._waited = threading.Event()
@@ -50,10 +50,10 @@ class CallPolicy(Protocol):
         """Return when policy allows that resource; else raise the Problem that says why not."""
 
     def granted(self, capability: str, resource: str) -> bool:
-        """Whether somebody named exactly that resource."""
+        """Whether a grant names exactly that resource."""
 
     def refused(self, capability: str, resource: str) -> bool:
-        """Whether somebody denied exactly that."""
+        """Whether a rule denies exactly that."""
 
     def scopes(self, capability: str) -> Sequence[str]:
         """The patterns that are granted, when nothing of that capability is denied."""
@@ -67,7 +67,7 @@ class Parts(Protocol):
 
 
 class Call:
-    """One host call as its connector sees it: who asks, where, until when, and how to ask policy again."""
+    """One host call as its connector sees it: the extension, its folders, the deadline, and how to ask policy again."""
 
     wrote = 0
     """Bytes that the connector put on the disk."""
@@ -93,7 +93,7 @@ class Call:
         self._monotonic = monotonic
         self.context = context or {}
         self.place: str | None = None
-        """What a change of the session is known by in every life of the work that makes it."""
+        """The name of a change of the session; the same when the work begins again after a crash."""
         self.facts: dict[str, Any] = {}
         """What the connector adds to the evidence of the call's end; never a parameter."""
         self._parts = parts

@@ -40,17 +40,20 @@ class FsConnector:
         options = params.get("options")
         if options is not None and isinstance(options, Mapping):
             params = {**options, **params}
-        operation = _OPERATIONS.get(text(params, "op"))
+        asked = params.get("op")
+        operation = _OPERATIONS.get(asked) if isinstance(asked, str) else None
         if operation is None:
-            raise Problem("invalid_request", f"There is no file operation {params['op']!r}.", at="$.params.op")
+            raise Problem("invalid_request", f"There is no file operation {text(params, 'op')!r}.", at="$.params.op")
         try:
             return operation(self, call, params)
         except OSError as error:
             raise io_problem(error, params.get("path")) from error
 
     def read(self, call: Call, params: Mapping[str, Any]) -> Output:
-        offset = number(params, "offset", 0)
-        length = number(params, "length", MAX_READ_BYTES, most=MAX_READ_BYTES)
+        offset, length = 0, MAX_READ_BYTES
+        if "offset" in params or "length" in params:
+            offset = number(params, "offset", 0)
+            length = number(params, "length", MAX_READ_BYTES, most=MAX_READ_BYTES)
         with _opened(call, params, "read", _READ) as (descriptor, facts):
             if params.get("length") is None and facts.st_size - offset > MAX_READ_BYTES:
                 raise OSError(errno.EFBIG, f"a read may take {MAX_READ_BYTES} bytes; read it in parts")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from forestay.extensions.engine.mapping import available, map_file
 
 if TYPE_CHECKING:
-    from forestay.extensions.engine.memory import Memory
+    from forestay.extensions.engine.vm import Memory
 
 MAX_RUNS = 64  # mapped runs of one VM; its shorter runs are copied
 MAX_MAPPED = 12_000  # each splits one mapping into up to three; Linux allows about 65,000

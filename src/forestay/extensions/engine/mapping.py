@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from forestay.extensions.engine.memory import Memory
     from forestay.extensions.engine.snapshot import Snapshot
+    from forestay.extensions.engine.vm import Memory
 
 _MAP_FIXED = 0x10
 _FAILED = ctypes.c_void_p(-1).value

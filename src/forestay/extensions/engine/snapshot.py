@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
+from mmap import mmap
 from typing import Any
 
 import msgspec
@@ -12,10 +13,12 @@ from forestay.extensions.engine.kept_pages import keep
 from forestay.extensions.engine.limits import Limits
 from forestay.extensions.engine.mapping import image_bytes, map_image
 from forestay.extensions.engine.native import native
-from forestay.extensions.engine.vm import Host, Vm
+from forestay.extensions.engine.vm import Host, Memory, Vm
 from forestay.kernel import Problem
 
 _MAGIC = b"forestay-vm-1\n"
+BLOCK = 4096  # bytes of memory that a snapshot keeps or leaves out together
+_ZEROS = bytes(BLOCK)
 
 
 class Snapshot(msgspec.Struct, frozen=True, weakref=True):
@@ -55,14 +58,14 @@ def take(vm: Vm, roots: dict[str, int], over: Snapshot | None = None, *, share: 
     with vm.running():  # its last slice has ended
         pointers = vm.pointers()
     below = None if over is None or over.over is not None else image_bytes(over)
-    pages = keep(vm.memory, vm.memory.runs(below)) if share and below is not None else None
+    pages = keep(vm.memory, runs(vm.memory, below)) if share and below is not None else None
     if pages is not None:
         vm.pages = pages
-    blocks = [] if pages is not None else vm.memory.blocks(below or b"")
+    kept = [] if pages is not None else blocks(vm.memory, below or b"")
     return Snapshot(
         native().digest,
         vm.memory.size,
-        blocks,
+        kept,
         pointers,
         vm.scratch,
         vm.undefined,
@@ -70,6 +73,30 @@ def take(vm: Vm, roots: dict[str, int], over: Snapshot | None = None, *, share: 
         None if below is None else over,
         pages,
     )
+
+
+def runs(memory: Memory, below: bytes | mmap = b"") -> list[tuple[int, int]]:
+    """Where blocks of a VM's memory are not what `below` has there, or zero where it has nothing, as (start, end)."""
+    memory.refresh()
+    image, other = memory.view(0, memory.size), memoryview(below)
+    found: list[tuple[int, int]] = []
+    start = -1
+    for at in range(0, memory.size, BLOCK):
+        same = image[at : at + BLOCK] == (other[at : at + BLOCK] if at < len(other) else _ZEROS)
+        if same and start >= 0:
+            found.append((start, at))
+            start = -1
+        elif not same and start < 0:
+            start = at
+    if start >= 0:
+        found.append((start, memory.size))
+    other.release()
+    return found
+
+
+def blocks(memory: Memory, below: bytes | mmap = b"") -> list[tuple[int, bytes]]:
+    """The blocks of `runs`, as (address, bytes)."""
+    return [(start, memory.read(start, end - start)) for start, end in runs(memory, below)]
 
 
 def restore(snapshot: Snapshot, host: Host, limits: Limits) -> Vm:
@@ -107,7 +134,7 @@ def _lay(snapshot: Snapshot, vm: Vm) -> None:
     """Fill the VM's memory from a snapshot without a base."""
     if not map_image(snapshot, vm.memory):
         for address, length in _initial():
-            vm.memory.clear(address, length)
+            vm.memory.write(address, bytes(length))
         for address, data in snapshot.blocks:
             vm.memory.write(address, data)
 
@@ -117,7 +144,7 @@ def _initial() -> list[tuple[int, int]]:
     """Return where a new instance's memory is not zero: there, restoring a snapshot must also write zeros."""
     vm = Vm(Nobody(), Limits())
     try:
-        return [(address, len(data)) for address, data in vm.memory.blocks()]
+        return [(address, len(data)) for address, data in blocks(vm.memory)]
     finally:
         vm.close()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import wasmtime
@@ -18,33 +18,17 @@ from wasmtime import _ffi as ffi
 
 from forestay.extensions.engine import crossing
 from forestay.extensions.engine.crossing import BUFFER, WORDS
-from forestay.extensions.engine.imports import current
 from forestay.extensions.engine.kept_pages import KeptPages
 from forestay.extensions.engine.limits import EngineTrap, GuestError, Limits
-from forestay.extensions.engine.memory import Memory
-from forestay.extensions.engine.native import calls, native, quick
-from forestay.extensions.engine.pulse import TICK_SECONDS
+from forestay.extensions.engine.native import EXPORTS, RUNNING, TICK_SECONDS, calls, current, ended, native, quick
 from forestay.kernel import Problem
 
 MODULE = 1
+PAGE = 65_536  # what WebAssembly grows by
 _BYTECODE_FLAGS = 1 << 4  # leave the source text out; line numbers stay for stack traces
 _EXCEPTION = 6  # the tag of a value that stands for a thrown one, in the upper word of its box
 _DESCRIPTION = 65_536  # bytes of a thrown value's name, message or stack that are read
 _DESCRIBED = 32  # rejections of one tick that are described one by one
-# JavaScript runs inside these, so other threads must be able to; everything else is short.
-_RUNNING = frozenset((
-    "qjs_call", "qjs_execute_pending_job", "qjs_eval", "qjs_eval_bytecode", "qjs_compile", "qjs_init",
-    "qjs_get_prop_string",
-))  # fmt: skip
-_EXPORTS = {
-    "_initialize": 0, "wasm_malloc": 1, "wasm_free": 1, "qjs_init": 0, "qjs_eval": 4, "qjs_eval_bytecode": 2,
-    "qjs_compile": 6, "qjs_call": 4, "qjs_execute_pending_job": 0, "qjs_new_string": 2, "qjs_get_string_len": 2,
-    "qjs_free_cstring": 1, "qjs_free_value": 1, "qjs_get_exception": 0, "qjs_get_undefined": 0,
-    "qjs_get_global": 0, "qjs_get_prop_string": 2, "qjs_set_prop_string": 3, "qjs_new_host_function": 3,
-    "qjs_get_runtime_ptr": 0, "qjs_get_context_ptr": 0, "qjs_set_runtime_and_context": 2, "qjs_set_memory_limit": 1,
-    "qjs_set_max_stack_size": 1, "qjs_set_interrupt_handler": 1, "qjs_set_promise_rejection_handler": 1,
-    "qjs_get_value_ptr": 1, "qjs_run_gc": 0,
-}  # fmt: skip
 
 
 class Host(Protocol):
@@ -55,6 +39,16 @@ class Host(Protocol):
     def timezone_offset(self, seconds: int) -> int: ...
     def sync(self, request: bytes) -> bytes:
         """Answer a synchronous host call; both sides are JSON."""
+
+
+class Slice(NamedTuple):
+    """What came of one slice of JavaScript: how many microtasks ran, what was said, what was thrown."""
+
+    jobs: int
+    said: bytes
+    thrown: GuestError | None
+    unhandled: list[bytes]
+    """Descriptions of the rejections that nobody handled."""
 
 
 class _Running:
@@ -71,6 +65,72 @@ class _Running:
     def __exit__(self, *_: object) -> None:
         self._vm.pulse.end(self)
         current.vm = self._before
+
+
+class Memory:
+    """A VM's linear memory. Addresses are the guest's; whatever it says, nothing outside its own memory is touched."""
+
+    def __init__(self, context: Any, memory: Any) -> None:
+        self._context = context
+        self._memory = memory
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look at the memory again: it may have grown."""
+        self.size: int = ffi.wasmtime_memory_data_size(self._context, ctypes.byref(self._memory))
+        pointer = ffi.wasmtime_memory_data(self._context, ctypes.byref(self._memory))
+        self.base: int = ctypes.cast(pointer, ctypes.c_void_p).value or 0
+        self._bytes = memoryview((ctypes.c_ubyte * self.size).from_address(self.base)).cast("B")
+        self._words = self._bytes.cast("I")
+
+    def release(self) -> None:
+        """The instance is gone: nothing can be read or written any more."""
+        self.size = 0
+        self._bytes = self._words = memoryview(b"")
+
+    def grow(self, size: int) -> None:
+        """Make room for `size` bytes; the store's limit may say no, which is a Python error here."""
+        if size > self.size:
+            before = ctypes.c_uint64(0)
+            pages = -(-(size - self.size) // PAGE)
+            error = ffi.wasmtime_memory_grow(self._context, ctypes.byref(self._memory), pages, ctypes.byref(before))
+            if error:
+                ffi.wasmtime_error_delete(error)
+                raise MemoryError(f"{size} bytes are more than this VM may have")
+            self.refresh()
+
+    def read(self, address: int, length: int) -> bytes:
+        if address + length > self.size:
+            self._check(address, length)
+        return bytes(self._bytes[address : address + length])
+
+    def write(self, address: int, data: bytes) -> None:
+        if address + len(data) > self.size:
+            self._check(address, len(data))
+        self._bytes[address : address + len(data)] = data
+
+    def read_u32(self, address: int) -> int:
+        """A word at an aligned address."""
+        if address + 4 > self.size:
+            self._check(address, 4)
+        return self._words[address >> 2]
+
+    def write_u32(self, address: int, value: int) -> None:
+        if address + 4 > self.size:
+            self._check(address, 4)
+        self._words[address >> 2] = value
+
+    def view(self, start: int, end: int) -> memoryview:
+        """What stands there, without a copy; valid as long as the VM does not run."""
+        if end > self.size:
+            self._check(start, end - start)
+        return self._bytes[start:end]
+
+    def _check(self, address: int, length: int) -> None:
+        if self.size:
+            self.refresh()
+        if address + length > self.size:
+            raise IndexError(f"{length} bytes at {address} lie outside the VM's memory")
 
 
 class Vm:
@@ -96,8 +156,8 @@ class Vm:
         self._raw = (ctypes.c_uint32 * 32)()
         self._trap = ctypes.c_void_p(0)
         self._functions: list[Any] = []
-        self._call = {name: self._bind(name, arity) for name, arity in _EXPORTS.items()}
-        # Of a value that is no string for certain, this runs a `toString`.
+        self._call = {name: self._bind(name, arity) for name, arity in EXPORTS.items()}
+        # For a value that may be no string, this runs a `toString`.
         self._convert = self._bound(self._export("qjs_get_string_len"), 2, calls)
         self.memory = Memory(self._context, self._export("memory").of.memory)
         self.stack_pointer_global = self._export("__stack_pointer").of.global_
@@ -122,7 +182,7 @@ class Vm:
             self.undefined = self._call["qjs_get_undefined"]()
 
     def apply_limits(self) -> None:
-        """Tell the engine its limits; they live in its memory, so a restored VM is told again."""
+        """Set the limits of the engine. They live in its memory, so they are set again after a restore."""
         # The engine's own limit is a little lower than the store's: it can then say "out of memory" instead of dying.
         self._call["qjs_set_memory_limit"](self.limits.memory_bytes - self.limits.memory_bytes // 16)
         self._call["qjs_set_max_stack_size"](self.limits.stack_kb * 1024)
@@ -239,6 +299,12 @@ class Vm:
             thrown = self._caught(lambda: self._checked(self._word(crossing.AT_VALUE)))
             return *self.settle(collect), thrown
         return *self._settled(ended, collect), None
+
+    def slice(self, deliver: int, collect: int, describe: int, text: bytes) -> Slice:
+        """One slice of JavaScript: what `tick` gives, and the rejections that nobody handled in it."""
+        with self.running():
+            jobs, said, thrown = self.tick(deliver, collect, text)
+            return Slice(jobs, said, thrown, self.unhandled(describe))
 
     def settle(self, collect: int) -> tuple[int, bytes]:
         """Run microtasks until there are none and `collect` gives a text; how many ran, and the text (I2)."""
@@ -460,7 +526,7 @@ class Vm:
         return item
 
     def _bind(self, name: str, arity: int) -> Callable[..., int]:
-        return self._bound(self._export(name), arity, calls if name in _RUNNING else quick)
+        return self._bound(self._export(name), arity, calls if name in RUNNING else quick)
 
     def _bound(self, function: Any, arity: int, library: Any) -> Callable[..., int]:
         invoke = library.wasmtime_func_call_unchecked
@@ -519,26 +585,9 @@ class Vm:
 
     def _fail(self, error: int | None) -> None:
         """A call did not return: say why, and never use this VM again (V2)."""
-        pointer, self._trap.value = self._trap.value, None
-        if self.raised is not None:
-            self._drop(pointer, error)
-            self._lose(self._taken())
-        if pointer:
-            trap = wasmtime.Trap._from_ptr(ctypes.cast(pointer, ctypes.POINTER(ffi.wasm_trap_t)))
-            code, message = trap.trap_code, trap.message.splitlines()[0]
-            if code == wasmtime.TrapCode.INTERRUPT:
-                self._lose(EngineTrap("timeout", f"the tick took more than {self.limits.slice_ms} ms"))
-            if code == wasmtime.TrapCode.STACK_OVERFLOW:
-                self._lose(EngineTrap("stack", "the engine's stack is exhausted"))
-            self._lose(EngineTrap("engine", f"the engine stopped: {message}"))
-        failure = wasmtime.WasmtimeError._from_ptr(ctypes.cast(error or 0, ctypes.POINTER(ffi.wasmtime_error_t)))
-        self._lose(EngineTrap("engine", str(failure).splitlines()[0]))
-
-    def _drop(self, trap: int | None, error: int | None) -> None:
-        if trap:
-            ffi.wasm_trap_delete(ctypes.cast(trap, ctypes.POINTER(ffi.wasm_trap_t)))
-        if error:
-            ffi.wasmtime_error_delete(ctypes.cast(error, ctypes.POINTER(ffi.wasmtime_error_t)))
+        trap, self._trap.value = self._trap.value, None
+        stopped = ended(trap, error, self.limits)
+        self._lose(stopped if self.raised is None else self._taken())
 
     def _taken(self) -> BaseException:
         raised, self.raised = self.raised, None

@@ -21,7 +21,7 @@ from forestay.extensions.compiler.cache import default_cache
 from forestay.extensions.components.compile import compiled_apart
 from forestay.extensions.components.native import compiled_key, module_settings
 from forestay.extensions.engine.bytecode import KeptBytecode
-from forestay.extensions.engine.pulse import TICK_SECONDS, Pulse
+from forestay.extensions.engine.native import TICK_SECONDS, Pulse
 from forestay.extensions.node_packs import memories
 from forestay.kernel import Problem
 

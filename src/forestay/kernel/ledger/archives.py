@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from forestay.kernel import canonical
-from forestay.kernel.clock import iso
+from forestay.kernel.ambient import iso
 from forestay.kernel.ledger.projections import Database, Transaction
 from forestay.kernel.ledger.records import Record
 from forestay.kernel.problems import Problem

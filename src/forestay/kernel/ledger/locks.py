@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
-from forestay.kernel.clock import outside_work
+from forestay.kernel.ambient import outside_work
 from forestay.kernel.ledger.workers import Workers
 from forestay.kernel.problems import Problem
 

@@ -14,8 +14,7 @@ from typing import Any, Self, TypeVar
 
 import psycopg
 
-from forestay.kernel.clock import Clock, SystemClock
-from forestay.kernel.ids import Ids
+from forestay.kernel.ambient import Clock, Ids, SystemClock
 from forestay.kernel.ledger import archives, tables, transfer
 from forestay.kernel.ledger import projections as folds
 from forestay.kernel.ledger.archives import Part, Sealing

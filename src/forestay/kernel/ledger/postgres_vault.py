@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import psycopg
 
+from forestay.kernel.ambient import Randomness
 from forestay.kernel.cipher import KEY_BYTES
-from forestay.kernel.ids import Randomness
 from forestay.kernel.ledger.postgres_dialect import Connection
 from forestay.kernel.ledger.postgres_server import PgServer, as_problem
 from forestay.kernel.ledger.vault import check_name

@@ -16,8 +16,7 @@ from copy import copy
 
 import psycopg
 
-from forestay.kernel.clock import Clock
-from forestay.kernel.ids import Ids
+from forestay.kernel.ambient import Clock, Ids
 from forestay.kernel.ledger.postgres_batch import Batch, Statements, check_places
 from forestay.kernel.ledger.postgres_dialect import Connection, Database
 from forestay.kernel.ledger.postgres_pipe import Pipe, Statement, numbers, texts, value_of

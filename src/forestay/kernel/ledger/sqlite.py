@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from forestay.kernel.clock import Clock, SystemClock
-from forestay.kernel.ids import Ids
+from forestay.kernel.ambient import Clock, Ids, SystemClock
 from forestay.kernel.ledger import projections as folds
 from forestay.kernel.ledger import tables, transfer
 from forestay.kernel.ledger.archives import Sealing

@@ -6,8 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from forestay.kernel.clock import Clock
-from forestay.kernel.ids import Ids
+from forestay.kernel.ambient import Clock, Ids
 from forestay.kernel.ledger.lone_writer import HeldError, LoneWriter
 from forestay.kernel.ledger.projections import Projection
 from forestay.kernel.ledger.records import GENESIS, Append, Record, Row, Tail

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
-from forestay.kernel.clock import count_outside
+from forestay.kernel.ambient import count_outside
 from forestay.kernel.ledger import archives, follow, tables, transfer
 from forestay.kernel.ledger import verify as checks
 from forestay.kernel.ledger.archives import RETENTION, Removal

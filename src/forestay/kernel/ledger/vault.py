@@ -22,9 +22,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from forestay.kernel.ambient import Randomness
 from forestay.kernel.cipher import KEY_BYTES
 from forestay.kernel.folders import kept_in, make_folder
-from forestay.kernel.ids import Randomness
 from forestay.kernel.problems import Problem
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")

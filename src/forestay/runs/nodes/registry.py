@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -16,6 +16,9 @@ from forestay.runs.mock_models import MockModels
 from forestay.runs.node_http import NodeHttp
 from forestay.runs.node_memory import NodeMemory
 from forestay.runs.ports import Caller, ToolSource
+
+if TYPE_CHECKING:
+    from forestay.runs.execution import Execution
 
 T = TypeVar("T")
 
@@ -227,3 +230,8 @@ def declaring() -> Iterator[list[NodeType]]:
 def custom_types() -> list[NodeType]:
     """Return the types that `@node` has declared so far."""
     return list(_declared)
+
+
+def as_context(execution: Execution) -> NodeContext:
+    """An execution is what node code is promised."""
+    return execution

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from forestay.extensions.engine.pulse import Pulse
+from forestay.extensions.engine.native import Pulse
 
 PATIENCE = 30.0
 

@@ -1,4 +1,4 @@
-"""Time as an object that is passed in.
+"""What differs from one run of a program to the next, as objects that are passed in: time, randomness and ids.
 
 `SystemClock` is the machine's, `SharedClock` one that several machines have in common. `ManualClock` stands still until
 every task waits, and then jumps to the next deadline: run a test with `ManualClock().run(main())` and
@@ -7,7 +7,11 @@ every task waits, and then jumps to the next deadline: run a test with `ManualCl
 
 from __future__ import annotations
 
+import os
+import random
+import threading
 import time
+import uuid
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,10 +21,15 @@ from typing import Any, Protocol, TypeVar
 from forestay.kernel.problems import Problem
 
 T = TypeVar("T")
-# How long a manual clock waits for a thread before it jumps all the same: the thread may be waiting for the clock.
+# How long a manual clock waits for a thread before it jumps: the thread may itself wait for the clock.
 _PATIENCE = 30.0
 _ON_ITS_WAY_MS = 200
+JUMP_MS = 1_000
+"""The wall clock went this much further than the machine's own: it was set, or the machine slept."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: sorts as the number does
+_PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
+_SHIFTS = range(110, -1, -10)
 
 
 class Clock(Protocol):
@@ -53,10 +62,28 @@ class SharedClock:
         return self._clock.now_ms() + self._behind
 
     def set(self, now_ms: int) -> None:
-        """Go by a clock that says `now_ms`; what the answer took on its way is no difference."""
+        """Follow a clock that says `now_ms`. A difference as small as the answer's way is ignored."""
         behind = now_ms - self._clock.now_ms()
         if abs(behind - self._behind) > _ON_ITS_WAY_MS:
             self._behind = behind
+
+
+class Watch:
+    """Reads a clock, and sees it jump ahead of the machine's own time: `missed_ms` is the sum of all jumps."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._wall_ms, self._monotonic = clock.now_ms(), clock.monotonic()
+        self.missed_ms = 0
+
+    def look(self) -> int:
+        """What time it is, now that all jumps up to this moment are counted."""
+        wall_ms, monotonic = self._clock.now_ms(), self._clock.monotonic()
+        jump = round(wall_ms - self._wall_ms - (monotonic - self._monotonic) * 1000)
+        self._wall_ms, self._monotonic = wall_ms, monotonic
+        if jump > JUMP_MS:
+            self.missed_ms += jump
+        return wall_ms
 
 
 class ManualClock:
@@ -148,7 +175,7 @@ def count_outside(loop: Any, change: int) -> None:
 
 
 def counts_outside(loop: Any) -> bool:
-    """Whether `loop` is told of work outside: who often has some asks once."""
+    """Whether `loop` counts work outside. A caller that often has such work asks once."""
     return hasattr(loop, "outside")
 
 
@@ -192,3 +219,91 @@ def moment_of(text: str, at: str) -> int:
     except ValueError as error:
         name = at.removeprefix("$.")
         raise Problem("schema_mismatch", f"{name} is not an RFC 3339 time with a zone.", at=at) from error
+
+
+class Randomness(Protocol):
+    def bytes(self, count: int) -> bytes: ...
+
+    def uniform(self) -> float:
+        """A number in [0, 1)."""
+
+
+class SystemRandomness:
+    """The operating system's generator: for keys, tokens and ids."""
+
+    def bytes(self, count: int) -> bytes:
+        return os.urandom(count)
+
+    def uniform(self) -> float:
+        return int.from_bytes(os.urandom(7), "big") / (1 << 56)
+
+
+class SeededRandomness:
+    """The same numbers for the same seed: for tests, replays and jitter that must be repeatable."""
+
+    def __init__(self, seed: int | str | bytes = 0) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - repeatability is the purpose
+
+    def bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+    def uniform(self) -> float:
+        return self._random.random()
+
+
+class Ids:
+    """Makes 26-character ids that sort by time: 48 bits of milliseconds, 80 bits of randomness.
+
+    Ids made in the same millisecond count up, so that one maker's ids are strictly increasing.
+    """
+
+    def __init__(self, clock: Clock | None = None, randomness: Randomness | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._randomness = randomness or SystemRandomness()
+        self._lock = threading.Lock()
+        self._last_ms = -1
+        self._last = 0
+
+    def new(self, prefix: str = "") -> str:
+        """A new id, `prefix_…` when a prefix is given."""
+        (text,) = self.several(1)
+        return f"{prefix}_{text}" if prefix else text
+
+    def several(self, count: int) -> list[str]:
+        """New ids in a row, without a prefix."""
+        with self._lock:
+            now = self._clock.now_ms()
+            if now > self._last_ms:
+                self._last_ms = now
+                # The top bit stays free, so that counting up cannot overflow into the time.
+                first = (now << 80) | (int.from_bytes(self._randomness.bytes(10), "big") >> 1)
+            else:
+                first = self._last + 1
+            self._last = first + count - 1
+        return _in_a_row(first, count)
+
+    def uuid4(self) -> str:
+        return str(uuid.UUID(bytes=self._randomness.bytes(16), version=4))
+
+    def token(self, count: int = 32) -> str:
+        """`count` random bytes in hex: unguessable when the randomness is."""
+        return self._randomness.bytes(count).hex()
+
+
+def _in_a_row(first: int, count: int) -> list[str]:
+    """`count` numbers from `first` on, in base 32. They differ in their last digits: the others are made once."""
+    if count == 1:
+        return [_base32(first >> 10) + _PAIRS[first & 1023]]
+    texts: list[str] = []
+    while len(texts) < count:
+        start = first + len(texts)
+        place = start & 1023
+        front = _base32(start >> 10)
+        texts += [front + pair for pair in _PAIRS[place : place + count - len(texts)]]
+    return texts
+
+
+@lru_cache(maxsize=4)
+def _base32(number: int) -> str:
+    """The first 24 digits of an id. Ids of the same millisecond have them in common."""
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in _SHIFTS])

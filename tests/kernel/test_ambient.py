@@ -10,8 +10,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from forestay.kernel.clock import ManualClock, SystemClock, bound_of, iso, moment_of, parse_iso
-from forestay.kernel.ids import Ids, SeededRandomness, SystemRandomness
+from forestay.kernel.ambient import (
+    Ids,
+    ManualClock,
+    SeededRandomness,
+    SystemClock,
+    SystemRandomness,
+    bound_of,
+    iso,
+    moment_of,
+    parse_iso,
+)
 from forestay.kernel.problems import Problem
 
 
