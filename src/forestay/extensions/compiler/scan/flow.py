@@ -5,6 +5,7 @@ Each index is made once, when something first asks for it. Nothing here knows wh
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 
 from tree_sitter import Node
@@ -24,6 +25,7 @@ WRAPPERS = frozenset(
 _MOST = 48  # places that are looked at for one name; a file that has more is not hiding but generated
 _FIELDS = ("public_field_definition", "field_definition")
 _LOGICAL = ("??=", "||=", "&&=")
+_START = operator.attrgetter("start_byte")
 
 
 class Flow:
@@ -35,9 +37,9 @@ class Flow:
         self._assigned: dict[tuple[str, int | None], list[tuple[Node, Node | None]]] = {}
         self._stored: dict[str, list[tuple[Node, Node]]] | None = None
         self._stored_by: dict[str, dict[int, list[Node]]] = {}
-        self._calls: dict[str, list[Node]] | None = None
+        self._calls: dict[bytes, list[Node]] | None = None
         self._called: dict[str, dict[int, list[Node]]] = {}
-        self._immediate: dict[int, Node] = {}
+        self._immediate: dict[int, Node] | None = None
         self._resolved: dict[int, Node | None] = {}
 
     def assigned(self, name: Node) -> list[tuple[Node, Node | None]]:
@@ -159,8 +161,7 @@ class Flow:
 
     def arguments(self, function: Node) -> Iterator[list[Node]]:
         """The arguments of every call of a function by its name, or on the spot."""
-        calls = self._named_calls()
-        immediate = self._immediate.get(function.id)
+        immediate = self._called_at_once().get(function.id)
         if immediate is not None:
             yield call_arguments(immediate)
         for name in self._names_of(function):
@@ -168,38 +169,48 @@ class Flow:
             self.file.offer(self._around(function), text)
             by_function = self._called.get(text)
             if by_function is None:
-                by_function = self._called[text] = {}
-                for call in calls.get(text, ()):
-                    found = self.resolved(call.child_by_field_name("function"))
-                    if found is not None:
-                        by_function.setdefault(found.id, []).append(call)
-            for call in by_function.get(function.id, ())[:_MOST]:
-                yield call_arguments(call)
+                by_function = self._called[text] = self._calls_by_function(text)
+            for callee in by_function.get(function.id, ())[:_MOST]:
+                call = self.file.call_of(callee)
+                if call is not None:
+                    yield call_arguments(call)
+
+    def _calls_by_function(self, name: str) -> dict[int, list[Node]]:
+        """Where something of this name is called, by the function that it is there."""
+        found: dict[int, list[Node]] = {}
+        for callee in self._named_calls(name):
+            function = self.resolved(callee)
+            if function is not None:
+                found.setdefault(function.id, []).append(callee)
+        return found
 
     def _around(self, function: Node) -> Scope | None:
         """The scope that a function stands in."""
         scope = self.file.innermost(function.start_byte)
         return scope.outer if scope is not None and scope.node.id == function.id else scope
 
-    def calls_of(self, name: str) -> Sequence[Node]:
+    def calls_of(self, name: str) -> Iterator[Node]:
         """Every call of what has this name, in the order of the text."""
-        return self._named_calls().get(name, ())
+        for callee in self._named_calls(name):
+            call = self.file.call_of(callee)
+            if call is not None:
+                yield call
 
-    def _named_calls(self) -> dict[str, list[Node]]:
-        if self._calls is not None:
-            return self._calls
-        self._calls = {}
-        for call in self.file.nodes("call"):
-            callee = call.child_by_field_name("function")
-            if callee is None or callee.type in ("member_expression", "import"):
-                continue
-            if callee.type == "identifier":
-                self._calls.setdefault(text_of(callee), []).append(call)
-                continue
-            behind = self.resolved(callee)
-            if behind is not None and behind.type in FUNCTIONS:
-                self._immediate.setdefault(behind.id, call)
-        return self._calls
+    def _named_calls(self, name: str) -> list[Node]:
+        """The callees of this name, in the order of the text."""
+        if self._calls is None:
+            self._calls = self.file.called()
+        return sorted(self._calls.get(name.encode(), ()), key=_START)
+
+    def _called_at_once(self) -> dict[int, Node]:
+        """By function: its call, where it is written as a callee."""
+        if self._immediate is None:
+            self._immediate = {}
+            for call in self.file.nodes("immediate"):
+                behind = self.resolved(call.child_by_field_name("function"))
+                if behind is not None and behind.type in FUNCTIONS:
+                    self._immediate.setdefault(behind.id, call)
+        return self._immediate
 
     def _names_of(self, function: Node) -> Iterator[Node]:
         name = function.child_by_field_name("name")

@@ -27,7 +27,8 @@ from forestay.extensions.compiler.scan.rules import LEADING
 from forestay.extensions.compiler.scan.syntax import File, Scope, call_arguments, names_in, text_of
 from forestay.extensions.compiler.scan.values import Values
 
-_ESCAPE = re.compile(rb"\\u[0-9a-fA-F{]")
+# The escapes of letters, digits, `$` and `_`: every word that counts is made of those.
+_ESCAPE = re.compile(rb"\\u(?:00[2-7]|\{0*[2-7])[0-9a-fA-F]")
 _BEFORE_NAMES = frozenset(
     b"$_.(,;=!?:&|{}+-*/%<>~^[#) \t\r\n0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
@@ -68,8 +69,8 @@ class Reach:
         self.calls: dict[int, Node] = {}
         self.subscripts: dict[int, Node] = {}
         self.patterns: dict[int, Node] = {}
-        self._tops = file.root.children
-        self._starts = [node.start_byte for node in self._tops]
+        self._tops = file.tops
+        self._starts = file.top_starts
         self._cursor: TreeCursor = file.root.walk()
         self._climbed: set[int] = set()
         self._given: Node | None = None  # the argument that the value is, or is in
@@ -88,7 +89,7 @@ class Reach:
             if leaf is not None and self._is_read(leaf, way):
                 self.names[leaf.id] = leaf
                 self._climb(leaf, way)
-        for found in _WRAPPED.finditer(self.file.text):
+        for found in _WRAPPED.finditer(self.file.text) if b"pi:node/" in self.file.text else ():
             leaf, way = self._way(found.start())
             if leaf is not None and leaf.type == "string_fragment":
                 self._climb(leaf, way)
