@@ -42,19 +42,18 @@ class Flow:
         self._immediate: dict[int, Node] | None = None
         self._resolved: dict[int, Node | None] = {}
 
-    def assigned(self, name: Node) -> list[tuple[Node, Node | None]]:
+    def assigned(self, name: str, declared: Node) -> list[tuple[Node, Node | None]]:
         """What is assigned to a name beside its declaration, and to which pattern; None where a part is added to it."""
         if self._assignments is None:
             self._assignments = {}
             for node in self.file.nodes("assignment"):
                 self._note_assignment(node)
-        text = text_of(name)
         # Each assignment is resolved once, when its name is first asked for.
-        for local, left, right in self._assignments.pop(text, ()):
-            entries = self._assigned.setdefault((text, _id(self.file.declaration(local))), [])
+        for local, left, right in self._assignments.pop(name, ()):
+            entries = self._assigned.setdefault((name, _id(self.file.declaration(local))), [])
             if len(entries) < _MOST:
                 entries.append((left, right))
-        return self._assigned.setdefault((text, _id(self.file.declaration(name))), [])
+        return self._assigned.setdefault((name, declared.id), [])
 
     def _note_assignment(self, node: Node) -> None:
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")

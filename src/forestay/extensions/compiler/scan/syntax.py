@@ -298,9 +298,9 @@ def _settle_ties(nodes: list[Node], starts: list[int]) -> None:
 
 
 class Scope:
-    """One scope: its node, where it ends, what is around it, what it declares."""
+    """One scope: its node, where it ends, what is around it, and each name with what declares it first."""
 
-    __slots__ = ("_declaring", "_is_typed", "_names", "end", "is_function", "node", "outer")
+    __slots__ = ("_is_typed", "end", "is_function", "names", "node", "outer")
 
     def __init__(
         self, node: Node, end: int, outer: Scope | None, declaring: list[tuple[int, str, Node]], is_typed: bool
@@ -309,19 +309,16 @@ class Scope:
         self.end = end
         self.is_function = node.type in _FUNCTIONS
         self.outer = outer
-        self._declaring = declaring  # in the order of the text
         self._is_typed = is_typed
-        self._names: dict[str, Node] | None = None
+        self.names: dict[str, Node] = {}
+        for kind, declared in self._own():
+            self._name(kind, declared)
+        for _, kind, declared in declaring:  # in the order of the text
+            self._name(kind, declared)
 
-    @property
-    def names(self) -> dict[str, Node]:
-        """Each name with what declares it first; read when it is first asked for, which for most scopes is never."""
-        if self._names is None:
-            self._names = {}
-            for kind, node in (*self._own(), *((kind, node) for _, kind, node in self._declaring)):
-                for declaration, identifier in _declared(kind, node):
-                    self._names.setdefault(text_of(identifier), declaration)
-        return self._names
+    def _name(self, kind: str, node: Node) -> None:
+        for declaration, identifier in _declared(kind, node):
+            self.names.setdefault(text_of(identifier), declaration)
 
     def _own(self) -> Iterator[tuple[str, Node]]:
         """What the node of the scope itself binds: parameters, and the name of a loop or of a `catch`."""
