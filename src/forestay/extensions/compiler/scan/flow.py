@@ -243,9 +243,10 @@ def inside(block: Node, kinds: tuple[str, ...]) -> list[Node]:
     pending, steps = [block], 0
     while pending and steps < 2_000:
         node, steps = pending.pop(), steps + 1
+        children = node.named_children
         if node.type in kinds:
-            found += node.named_children[:1]
-        pending += [child for child in node.named_children if child.type not in FUNCTIONS]
+            found += children[:1]
+        pending += [child for child in children if child.type not in FUNCTIONS]
     return found
 
 

@@ -32,7 +32,7 @@ _ESCAPE = re.compile(rb"\\u(?:00[2-7]|\{0*[2-7])[0-9a-fA-F]")
 _BEFORE_NAMES = frozenset(
     b"$_.(,;=!?:&|{}+-*/%<>~^[#) \t\r\n0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
-_WRAPPED = re.compile(rb"forestay-raw:pi:node/|\bpi:node/")
+_RAW, _WRAPPED = b"forestay-raw:", b"pi:node/"
 _READ = frozenset("identifier shorthand_property_identifier shorthand_property_identifier_pattern".split())
 _FOLLOWED = frozenset("require made prototype wrapped".split())
 _LEAVES = ("return_statement", "yield_expression")
@@ -89,8 +89,8 @@ class Reach:
             if leaf is not None and self._is_read(leaf, way):
                 self.names[leaf.id] = leaf
                 self._climb(leaf, way)
-        for found in _WRAPPED.finditer(self.file.text) if b"pi:node/" in self.file.text else ():
-            leaf, way = self._way(found.start())
+        for position in self._wrapped():
+            leaf, way = self._way(position)
             if leaf is not None and leaf.type == "string_fragment":
                 self._climb(leaf, way)
         for statement in self.file.nodes("imported"):
@@ -109,6 +109,17 @@ class Reach:
             if self._may_be_constructor(node) and self._matters(node):
                 _, way = self._way(node.end_byte - 1)
                 self._climb(node, way[1:])  # the first step is the one from the bracket to the subscript
+
+    def _wrapped(self) -> Iterator[int]:
+        """Where the bundler names a module of the platform."""
+        text = self.file.text
+        place = text.find(_WRAPPED)
+        while place >= 0:
+            if text.endswith(_RAW, 0, place):
+                yield place - len(_RAW)
+            elif not _is_word(text, place - 1):
+                yield place
+            place = text.find(_WRAPPED, place + 1)
 
     def _escaped_names(self) -> Iterator[int]:
         """`\\u0065val` is a name too, which no search finds by its letters."""
@@ -339,18 +350,20 @@ class Reach:
                 self._climb(leaf, way)
 
     def _occurrences(self, name: bytes, start: int, end: int) -> Iterator[int]:
-        text = self.file.text
-        place = text.find(name, start, end)
+        text, letters = self.file.text, _LETTERS
+        place, last = text.find(name, start, end), len(text)
         while place >= 0:
             after = place + len(name)
-            if not (_is_letter(text, place - 1) or _is_letter(text, after)):
+            if (place == 0 or text[place - 1] not in letters) and (after == last or text[after] not in letters):
                 yield place
             place = text.find(name, after, end)
 
 
-def _is_letter(text: bytes, position: int) -> bool:
-    """Whether a byte belongs to a name."""
-    if not 0 <= position < len(text):
-        return False
-    byte = text[position]
-    return byte == 95 or byte == 36 or byte >= 128 or 48 <= byte <= 57 or 65 <= byte <= 90 or 97 <= byte <= 122
+def _is_word(text: bytes, position: int) -> bool:
+    return position >= 0 and text[position : position + 1].isalnum() or text[position : position + 1] == b"_"
+
+
+# The bytes that belong to a name.
+_LETTERS = frozenset(
+    byte for byte in range(256) if byte >= 128 or chr(byte).isalnum() or chr(byte) in "_$"
+)
