@@ -28,14 +28,45 @@ _LOGICAL = ("??=", "||=", "&&=")
 _START = operator.attrgetter("start_byte")
 
 
+class _Noted:
+    """The assignments of a file: those to names by the name, those to members of a name or of `this` by the member."""
+
+    def __init__(self) -> None:
+        self.assignments: dict[str, list[tuple[Node, Node, Node | None]]] = {}
+        self.stores: dict[str, list[tuple[Node, Node]]] = {}
+
+    def add(self, node: Node) -> None:
+        left = node.child_by_field_name("left")
+        kind = left.type if left is not None else ""
+        if left is None or kind not in ("identifier", "object_pattern", "array_pattern", "member_expression"):
+            return
+        right, is_augmented = node.child_by_field_name("right"), node.type == "augmented_assignment_expression"
+        if right is None:
+            return
+        if kind == "member_expression":
+            if not is_augmented:
+                self._add_store(left, right)
+            return
+        operator = node.child_by_field_name("operator")
+        is_added = operator is not None and text_of(operator) not in _LOGICAL
+        for local in names_in(left):
+            self.assignments.setdefault(text_of(local), []).append((local, left, None if is_added else right))
+
+    def _add_store(self, left: Node, right: Node) -> None:
+        owner = left.child_by_field_name("object")
+        if owner is not None and owner.type in ("identifier", "this"):
+            prop = left.child_by_field_name("property")
+            if prop is not None:
+                self.stores.setdefault(text_of(prop), []).append((owner, right))
+
+
 class Flow:
     """The indexes of one file."""
 
     def __init__(self, file: File) -> None:
         self.file = file
-        self._assignments: dict[str, list[tuple[Node, Node, Node | None]]] | None = None
+        self._notes: _Noted | None = None
         self._assigned: dict[tuple[str, int | None], list[tuple[Node, Node | None]]] = {}
-        self._stored: dict[str, list[tuple[Node, Node]]] | None = None
         self._stored_by: dict[str, dict[int, list[Node]]] = {}
         self._calls: dict[bytes, list[Node]] | None = None
         self._called: dict[str, dict[int, list[Node]]] = {}
@@ -44,25 +75,19 @@ class Flow:
 
     def assigned(self, name: str, declared: Node) -> list[tuple[Node, Node | None]]:
         """What is assigned to a name beside its declaration, and to which pattern; None where a part is added to it."""
-        if self._assignments is None:
-            self._assignments = {}
-            for node in self.file.nodes("assignment"):
-                self._note_assignment(node)
         # Each assignment is resolved once, when its name is first asked for.
-        for local, left, right in self._assignments.pop(name, ()):
+        for local, left, right in self._noted().assignments.pop(name, ()):
             entries = self._assigned.setdefault((name, _id(self.file.declaration(local))), [])
             if len(entries) < _MOST:
                 entries.append((left, right))
         return self._assigned.setdefault((name, declared.id), [])
 
-    def _note_assignment(self, node: Node) -> None:
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        if left is None or right is None or self._assignments is None:
-            return
-        operator = node.child_by_field_name("operator")
-        is_added = operator is not None and text_of(operator) not in _LOGICAL
-        for local in names_in(left) if left.type in ("identifier", "object_pattern", "array_pattern") else ():
-            self._assignments.setdefault(text_of(local), []).append((local, left, None if is_added else right))
+    def _noted(self) -> _Noted:
+        if self._notes is None:
+            self._notes = _Noted()
+            for node in self.file.nodes("assignment"):
+                self._notes.add(node)
+        return self._notes
 
     def stored(self, target: Node, key: str) -> Sequence[Node]:
         """What `target.key = …` puts there, for a name or `this`; and the fields of the class that it stands for."""
@@ -72,23 +97,11 @@ class Flow:
         by_owner = self._stored_by.get(key)
         if by_owner is None:
             by_owner = self._stored_by[key] = {}
-            for owner, right in self._stores().get(key, ()):
+            for owner, right in self._noted().stores.get(key, ()):
                 at = self._home(owner)
                 if at is not None:
                     by_owner.setdefault(at, []).append(right)
         return by_owner.get(home, [])[:_MOST]
-
-    def _stores(self) -> dict[str, list[tuple[Node, Node]]]:
-        if self._stored is None:
-            self._stored = {}
-            for node in self.file.nodes("assignment"):
-                left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-                if left is None or right is None or left.type != "member_expression" or "augmented" in node.type:
-                    continue
-                owner, prop = left.child_by_field_name("object"), left.child_by_field_name("property")
-                if owner is not None and prop is not None and owner.type in ("identifier", "this"):
-                    self._stored.setdefault(text_of(prop), []).append((owner, right))
-        return self._stored
 
     def _home(self, node: Node) -> int | None:
         """What tells two owners apart: the declaration of a name, the class around a `this`."""
@@ -177,8 +190,15 @@ class Flow:
     def _calls_by_function(self, name: str) -> dict[int, list[Node]]:
         """Where something of this name is called, by the function that it is there."""
         found: dict[int, list[Node]] = {}
+        functions: dict[int, Node | None] = {}
         for callee in self._named_calls(name):
-            function = self.resolved(callee)
+            scope = self.file.scope_at(callee.start_byte, name)
+            if scope is None:
+                continue
+            declared = scope.names[name]
+            if declared.id not in functions:
+                functions[declared.id] = self.resolved(callee)
+            function = functions[declared.id]
             if function is not None:
                 found.setdefault(function.id, []).append(callee)
         return found

@@ -300,50 +300,48 @@ def _settle_ties(nodes: list[Node], starts: list[int]) -> None:
 class Scope:
     """One scope: its node, where it ends, what is around it, and each name with what declares it first."""
 
-    __slots__ = ("_is_typed", "end", "is_function", "names", "node", "outer")
+    __slots__ = ("end", "is_function", "names", "node", "outer")
 
     def __init__(
         self, node: Node, end: int, outer: Scope | None, declaring: list[tuple[int, str, Node]], is_typed: bool
     ) -> None:
+        kind = node.type
         self.node = node
         self.end = end
-        self.is_function = node.type in _FUNCTIONS
+        self.is_function = kind in _FUNCTIONS
         self.outer = outer
-        self._is_typed = is_typed
         self.names: dict[str, Node] = {}
-        for kind, declared in self._own():
-            self._name(kind, declared)
-        for _, kind, declared in declaring:  # in the order of the text
-            self._name(kind, declared)
+        # What its own node binds: parameters, and the name of a loop or of a `catch`.
+        if self.is_function and not is_typed:
+            self._name("parameters", node.child_by_field_name("parameters"))
+        if kind in _OWN:
+            self._name("local", node.child_by_field_name(_OWN[kind]))
+        for _, how, declared in declaring:  # in the order of the text
+            self._name(how, declared)
 
-    def _name(self, kind: str, node: Node) -> None:
-        for declaration, identifier in _declared(kind, node):
-            self.names.setdefault(text_of(identifier), declaration)
+    def _name(self, kind: str, node: Node | None) -> None:
+        """Note the names that a node declares."""
+        if node is None:
+            return
+        if kind == "named":
+            name = node.child_by_field_name("name")
+            if name is not None:
+                self.names.setdefault(text_of(name), node)
+        elif kind == "parameters":
+            for parameter in node.named_children:
+                self._bind(parameter, parameter)
+        elif kind in ("var", "let"):
+            for declarator in node.named_children:
+                self._bind(declarator.child_by_field_name("name"), declarator)
+        else:
+            self._bind(node, node)
 
-    def _own(self) -> Iterator[tuple[str, Node]]:
-        """What the node of the scope itself binds: parameters, and the name of a loop or of a `catch`."""
-        listed = self.node.child_by_field_name("parameters") if self.is_function and not self._is_typed else None
-        if listed is not None:
-            yield "parameters", listed
-        field = _OWN.get(self.node.type)
-        own = self.node.child_by_field_name(field) if field is not None else None
-        if own is not None:
-            yield "local", own
-
-
-def _declared(kind: str, node: Node) -> Iterator[tuple[Node, Node]]:
-    """What a node that declares something declares, and each identifier of it."""
-    if kind == "named":
-        name = node.child_by_field_name("name")
-        if name is not None:
-            yield node, name
-    elif kind in ("parameters", "var", "let"):
-        for child in node.named_children:
-            for identifier in names_in(child if kind == "parameters" else child.child_by_field_name("name")):
-                yield child, identifier
-    else:
-        for identifier in names_in(node):
-            yield node, identifier
+    def _bind(self, pattern: Node | None, declared: Node) -> None:
+        if pattern is not None and pattern.type == "identifier":
+            self.names.setdefault(text_of(pattern), declared)
+            return
+        for identifier in names_in(pattern):
+            self.names.setdefault(text_of(identifier), declared)
 
 
 def names_in(pattern: Node | None) -> Iterator[Node]:
@@ -382,8 +380,10 @@ def call_arguments(call: Node) -> list[Node]:
 
 def text_of(node: Node) -> str:
     """The text of a node; a name is given without its escapes."""
-    text = (node.text or b"").decode("utf-8", "replace")
-    return plain_name(text) if "\\" in text and node.type in _NAMES else text
+    text = node.text or b""
+    if b"\\" in text and node.type in _NAMES:
+        return plain_name(text.decode("utf-8", "replace"))
+    return text.decode("utf-8", "replace")
 
 
 @cache
