@@ -360,10 +360,9 @@ class Reach:
 
 
 def _is_word(text: bytes, position: int) -> bool:
-    return position >= 0 and text[position : position + 1].isalnum() or text[position : position + 1] == b"_"
+    before = text[position : position + 1] if position >= 0 else b""
+    return before.isalnum() or before == b"_"
 
 
 # The bytes that belong to a name.
-_LETTERS = frozenset(
-    byte for byte in range(256) if byte >= 128 or chr(byte).isalnum() or chr(byte) in "_$"
-)
+_LETTERS = frozenset(byte for byte in range(256) if byte >= 128 or chr(byte).isalnum() or chr(byte) in "_$")

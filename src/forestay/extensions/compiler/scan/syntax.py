@@ -27,8 +27,8 @@ _NAMES = frozenset(
     "private_property_identifier type_identifier".split()
 )
 _BLOCKS = "class_body statement_block for_statement for_in_statement catch_clause switch_body".split()
-# Everything that the scanner indexes, in one walk over the tree: a walk costs a third of parsing. What a scope's own node
-# names (parameters, the name of a loop or of a `catch`) is read when something asks for the names of the scope.
+# Everything that the scanner indexes, in one walk over the tree: a walk costs a third of parsing. What the node of a
+# scope itself binds (parameters, the name of a loop or of a `catch`) is read when something asks for the scope.
 _WALK = f"""
 [{" ".join(f"({kind})" for kind in (*sorted(_FUNCTIONS), *_BLOCKS))}] @scope
 (variable_declaration) @var
