@@ -72,6 +72,7 @@ class Flow:
         self._called: dict[str, dict[int, list[Node]]] = {}
         self._immediate: dict[int, Node] | None = None
         self._resolved: dict[int, Node | None] = {}
+        self._classes: dict[int, dict[str, list[Node]]] = {}  # by class body: its members by name
 
     def assigned(self, name: str, declared: Node) -> list[tuple[Node, Node | None]]:
         """What is assigned to a name beside its declaration, and to which pattern; None where a part is added to it."""
@@ -118,10 +119,7 @@ class Flow:
 
     def members(self, target: Node, key: str) -> Iterator[Node]:
         """The fields and getters `key` of the class that `target` is, or is made of, or stands in."""
-        for member in self._class_members(target):
-            name = member.child_by_field_name("name") or member.child_by_field_name("property")
-            if name is None or text_of(name).strip("'\"") != key:
-                continue
+        for member in self._class_members(target).get(key, ()):
             if member.type in _FIELDS:
                 value = member.child_by_field_name("value")
                 if value is not None:
@@ -129,7 +127,8 @@ class Flow:
             elif any(child.type == "get" for child in member.children):
                 yield from returned(member)
 
-    def _class_members(self, target: Node) -> list[Node]:
+    def _class_members(self, target: Node) -> dict[str, list[Node]]:
+        """The members of a class by their names."""
         body: Node | None = None
         if target.type == "this":
             body = self.file.around(target.start_byte, "class_body")
@@ -140,7 +139,16 @@ class Flow:
                 found = self.resolved(found.child_by_field_name("constructor") or found)
             if found is not None and found.type in ("class", "class_declaration"):
                 body = found.child_by_field_name("body")
-        return body.named_children if body is not None else []
+        if body is None:
+            return {}
+        named = self._classes.get(body.id)
+        if named is None:
+            named = self._classes[body.id] = {}
+            for member in body.named_children:
+                name = member.child_by_field_name("name") or member.child_by_field_name("property")
+                if name is not None:
+                    named.setdefault(text_of(name).strip("'\""), []).append(member)
+        return named
 
     def resolved(self, node: Node | None) -> Node | None:
         """The expression behind brackets and names: a literal, a function, a class, a call."""

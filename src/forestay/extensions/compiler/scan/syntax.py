@@ -52,6 +52,12 @@ _TYPED_WALK = f"""{_WALK}
 _START, _END = operator.attrgetter("start_byte"), operator.attrgetter("end_byte")
 _FIRST = operator.itemgetter(0)
 _DECLARING = ("var", "let", "named", "parameters", "imported")
+# Statements that declare what they name, or nothing: no `var` stands deeper in one of them.
+_PLAIN = {
+    "variable_declaration": "var", "lexical_declaration": "let", "function_declaration": "named",
+    "generator_function_declaration": "named", "class_declaration": "named", "import_statement": "imported",
+    "expression_statement": "", "empty_statement": "", "comment": "",
+}  # fmt: skip
 # The field of a scope's node that binds names beside the parameters.
 _OWN = {"arrow_function": "parameter", "catch_clause": "parameter", "for_in_statement": "left"}
 
@@ -192,7 +198,12 @@ class File:
         return scope
 
     def declared(self) -> Iterator[str]:
-        """The names of the outermost scope."""
+        """The names of the outermost scope; most programs tell them without a walk over the whole tree."""
+        if self._walked is None and all(node.type in _PLAIN for node in self.tops):
+            named = ((_PLAIN[node.type], node) for node in self.tops)
+            declaring = [(node.start_byte, kind, node) for kind, node in named if kind]
+            yield from Scope(self.root, self.root.end_byte, None, declaring, self.is_typed).names
+            return
         self._walk()
         if self._starts:
             yield from self._scope(0).names
