@@ -1,1 +1,1 @@
-"""What forestay costs, measured beside what a user would pick instead, in one run on one machine."""
+"""Measures what forestay costs, and beside it the alternatives that a user could choose, in one run on one machine."""

@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _write(area: str, section: str) -> None:
-    """Put an area's figures in the place of its last ones; the others stay as they are."""
+    """Replace an area's figures; the other areas stay unchanged."""
     results = HERE / "RESULTS.md"
     _, *parts = results.read_text("utf-8").split("\n## ")
     sections = dict(part.split("\n", 1) for part in parts) | {area: "\n" + section}

@@ -1,4 +1,4 @@
-"""What others would use instead, each in an environment of its own, made once from its lock."""
+"""The alternatives to forestay, each in its own environment, which is made once from its lock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENVIRONMENTS = HERE.parent / ".venv" / "alternatives"
 
 
 def python_of(name: str) -> Path:
-    """The interpreter that has the alternative `name` (a lock file's name) installed."""
+    """Return the interpreter with the alternative `name` (a lock file's name)."""
     folder = ENVIRONMENTS / name
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
@@ -29,14 +29,14 @@ def python_of(name: str) -> Path:
 
 
 def packages_of(name: str) -> Path:
-    """The folder of packages of the alternative `name`, for those that run in our own process."""
+    """Return the packages folder of the alternative `name`, to import it in our own process."""
     return next(python_of(name).parents[1].glob("lib/python*/site-packages"))
 
 
 def measure(name: str, script: str, *arguments: str, timeout: float = 300) -> dict[str, Any]:
-    """Run `script` there; its last line of output is one JSON object."""
+    """Run `script` in the alternative's environment; the last line of its output is one JSON object."""
     command = [str(python_of(name)), "-c", script, *arguments]
-    with tempfile.TemporaryDirectory() as folder:  # some write where they stand
+    with tempfile.TemporaryDirectory() as folder:  # some write to their working folder
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode != 0:
         return {"error": (done.stderr or "it failed").strip().splitlines()[-1][:200]}

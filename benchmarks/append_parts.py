@@ -1,7 +1,7 @@
-"""What an append of one task is made of, without a disk: `python -m benchmarks.append_parts`.
+"""Measures the parts of one task's append, without a disk: `python -m benchmarks.append_parts`.
 
-The files are in memory (/dev/shm), so that what is left is work of the processor. Each part is the best of many short
-stretches, which take turns. What a commit waits for the disk comes on top, the same for everybody.
+The files are in memory (/dev/shm), so that only the processor's work remains. The parts run in short stretches that
+take turns, and the best stretch of each counts. The wait of a commit for the disk is not in it; it is the same for all.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Nothing:
 
 
 async def parts(folder: Path) -> dict[str, float]:
-    """Seconds of each way to append."""
-    lone_writer._FAST_SECONDS = lone_writer._BUSY_SECONDS = math.inf  # a busy machine must not decide who writes
+    """Return the seconds of each way to append."""
+    lone_writer._FAST_SECONDS = lone_writer._BUSY_SECONDS = math.inf  # a busy machine must not decide the way
     plain = _plain(folder / "plain.db")
     ours = SqliteFile(folder / "statements.db", lock_timeout=5)
     ours.create()

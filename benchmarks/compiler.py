@@ -1,7 +1,7 @@
 """Compile times over the corpus: cold and cached, beside the bundler alone and beside the loader of pi.
 
-Cold means that nothing is kept of the extension and of what it brings. The bundler runs already, and the host has
-joined the packages that it provides itself, and knows what they declare from the builds before.
+Cold means that nothing of the extension and its packages is cached. The bundler is already running, and earlier builds
+have left the host's own packages joined and their declarations read.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def run() -> list[Row]:
 
 
 def corpus_entries() -> list[Path]:
-    """Some of the real extensions, the same ones each time; none when they have not been fetched."""
+    """Return some of the real extensions, the same ones each time; none when they have not been fetched."""
     corpus = Corpus(Path.cwd() / "corpus")
     found = [entry for package in packages_of(corpus, part="named") for entry in corpus.entries(package)]
     return found[:: max(1, len(found) // _MOST)]
 
 
 def _beside_pi() -> list[Row]:
-    """The examples of pi: built here, and loaded there, where nothing is checked."""
+    """Measure the examples of pi: we build them, and pi loads them without any check."""
     entries = pi_runtime.examples()
     what, theirs = "compiler: cold build, the examples of pi", "compiler: the same by the loader of pi 0.73.1 on Node"
     if not entries:
@@ -77,7 +77,7 @@ def _beside_pi() -> list[Row]:
 
 
 def _reading(entries: list[Path]) -> list[Row]:
-    """What reading costs the processor: each bundle as a whole, beside parsing alone, and a comment more."""
+    """Measure the processor time of reading each bundle, beside parsing alone, and of a build after a comment."""
     parsing, whole, size, again = 0.0, 0.0, 0, []
     sizes: dict[Path, int] = {}
     for entry in entries:
@@ -103,7 +103,7 @@ def _reading(entries: list[Path]) -> list[Row]:
 
 
 def _commented(entry: Path) -> Row:
-    """The wall clock of a build with a comment more in the file of middle size, beside bundling alone."""
+    """Measure the wall time of a build after a comment is added to the median file, beside bundling alone."""
     built, looked_at = compile_source(source(entry))
     scripts = sorted((path for path in map(Path, looked_at) if path.suffix in (".ts", ".js")), key=_size)
     middle = scripts[len(scripts) // 2]
@@ -138,7 +138,7 @@ def _again(entry: Path) -> float:
 
 
 class _Times(NamedTuple):
-    """Seconds of a build, of bundling and of a cached build of each extension, and the bytes that were compiled."""
+    """Seconds of each extension's build, bundling and cached build, and its compiled bytes."""
 
     cold: list[float]
     bundling: list[float]
@@ -158,7 +158,7 @@ def _times(entries: list[Path]) -> _Times:
                 built = time.perf_counter()
                 bundle(source(entry))
             except Problem:
-                continue  # what does not compile has no time
+                continue  # an extension that does not compile has no time
             bundled = time.perf_counter()
             build(entry, cache=cache, allow_forbidden=True)
             times.cached.append(time.perf_counter() - bundled)

@@ -1,6 +1,6 @@
-"""The project of each language, built with its own tools: what building, compiling, loading and keeping it takes.
+"""Measures a component project in each language: building with its own tools, compiling, loading, memory.
 
-A language whose tools are not here, and cannot be fetched, is named and left out.
+A language whose tools are missing, and cannot be fetched, is named and left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Row = tuple[str, str, str]
 
 
 class Measures(msgspec.Struct, frozen=True):
-    """How a component is measured: the seconds of its loads (from memory, from its file), the bytes of an instance."""
+    """The functions that measure a component: seconds of loads (from memory, from its file), bytes of an instance."""
 
     loads: Callable[[Compiled], list[float]]
     from_file: Callable[[Compiled], list[float]]
@@ -31,13 +31,13 @@ class Measures(msgspec.Struct, frozen=True):
 
 
 def rows(measures: Measures) -> list[Row]:
-    """For each language."""
+    """Return the rows of every language."""
     found: list[Row] = []
     for language in LANGUAGES:
         with tempfile.TemporaryDirectory() as folder:
             built = _built(language, Path(folder))
         if built is None:
-            told = "its tools are not on this machine, and cannot be fetched"
+            told = "its tools are missing here and cannot be fetched"
             found.append((f"component in {language}", "left out", told))
             continue
         data, building = built
@@ -60,7 +60,7 @@ def _goal(language: str) -> str:
 
 
 def _built(language: str, folder: Path) -> tuple[bytes, float] | None:
-    """The component of the project that `ext init` writes, and how long it took; None where its tools are missing."""
+    """Build the project that `ext init` writes; return the component and the seconds, None without its tools."""
     for name, text in component_project(language, "words").items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
-"""The tools of the languages that components are written in, fetched from the registries where they are missing.
+"""Fetches the tools of the languages for components from the registries, when they are missing.
 
-They stay in the user's cache, for the next run. Nothing of them is a part of the project.
+They stay in the user's cache for the next run. They are not part of the project.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SECONDS = 600.0
 
 
 def environment(language: str, folder: Path) -> dict[str, str]:
-    """The variables with which the project in `folder` builds; its tools are fetched first, as far as they can be."""
+    """Return the environment that builds the project in `folder`; fetch its tools first, if possible."""
     kept = _cache() / language
     if language in _PIP and not kept.exists():
         _fetch(kept, [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(kept), _PIP[language]])
@@ -43,7 +43,7 @@ def _cache() -> Path:
 
 
 def _fetch(folder: Path, command: list[str]) -> None:
-    """Run a package manager; what it leaves unfinished is removed."""
+    """Run a package manager; remove the folder when it fails."""
     folder.mkdir(parents=True)
     try:
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS).returncode == 0
@@ -54,7 +54,7 @@ def _fetch(folder: Path, command: list[str]) -> None:
 
 
 def _rustc() -> str | None:
-    """A Rust compiler that makes WebAssembly, of those on the PATH."""
+    """Return a Rust compiler on the PATH that can make WebAssembly."""
     for folder in os.environ["PATH"].split(os.pathsep):
         compiler = shutil.which("rustc", path=folder)
         if compiler is not None:

@@ -1,6 +1,6 @@
-"""Components: loading from machine code, calling a tool without and with a host call, what an instance weighs.
+"""Components: loading from machine code, calling a tool without and with a host call, the memory of an instance.
 
-The component is a small one without a library, as C makes it; the door behind its host call is the real one.
+The component is a small one without a library, as C makes it; the real dispatcher answers its host call.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from forestay.kernel import Seal
 
 Row = tuple[str, str, str]
 LOADS, CALLS, INSTANCES = 200, 1_000, 50
-BIG, FEW = 1024 * 1024, 20  # bytes of a compiled form that is loaded less often
+BIG, FEW = 1024 * 1024, 20  # a compiled form of this many bytes or more is loaded fewer times
 MANIFEST = Manifest(SCHEMA, "ext.test", "probe", "1.0.0", "1.0", "wasm", "probe.wasm")
 
 
 class Answering:
-    """A host that answers at once."""
+    """A host that answers immediately."""
 
     def clock_ns(self, monotonic: bool) -> int:
         return 0
@@ -58,7 +58,7 @@ def run() -> list[Row]:
 
 def _engine(made: Compiled) -> list[Row]:
     linked = LinkedComponent(made)
-    first = Instance(linked, Answering(), Limits(), lambda _name: None)  # of a host that runs
+    first = Instance(linked, Answering(), Limits(), lambda _name: None)  # the host is already running
     loads, read = _loads(made), _from_file(made)
     first.close()
     rows = [
@@ -80,7 +80,7 @@ def _engine(made: Compiled) -> list[Row]:
 
 
 def _weight(made: Compiled) -> float:
-    """Bytes of memory that one instance has written, once it has begun."""
+    """Return the bytes of memory that one instance has written after its start."""
     count = INSTANCES if len(made.code) < BIG else FEW
     linked, before = LinkedComponent(made), resident()
     instances = [Instance(linked, Answering(), Limits(), lambda _name: None) for _ in range(count)]
@@ -93,9 +93,9 @@ def _weight(made: Compiled) -> float:
 
 
 def _loads(made: Compiled, *, sealed: bool = False) -> list[float]:
-    """The seconds from the compiled form, or from its `sealed` file, to an instance that has begun.
+    """Return the seconds from the compiled form, or from its `sealed` file, to a started instance.
 
-    Of a small one the calmest of five stretches, as calls are measured: the machine has other work at times.
+    For a small component, the fastest of five stretches counts, as for calls: the machine also does other work.
     """
     encoded = msgspec.msgpack.encode(made)
     small = len(encoded) < BIG
@@ -117,7 +117,7 @@ def _stretch(kept: KeptBytecode | None, encoded: bytes, count: int) -> list[floa
         instance.call("init", b"{}")
         taken.append(time.perf_counter() - started)
         instance.close()
-        del form, linked, instance  # not within the next one's time
+        del form, linked, instance  # not during the next measurement
     return taken
 
 

@@ -1,10 +1,10 @@
-"""The console over many runs: how long the server takes for a page when there are 10,000 runs, a run of 40 turns and a
-workflow of 500 nodes.
+"""The console with many runs: the server's time for a page with 10,000 runs, a run of 40 turns and a workflow of 500
+nodes.
 
     python -m benchmarks.console [runs]
 
-The runs are written as their log is, straight into the ledger; pages come from a real host over HTTP. The processor's
-time is that of the host and of the client that asks; on a machine with nothing else to do it is the clock's.
+The runs' events are written directly into the ledger; the pages come from a real host over HTTP. Processor time covers
+the host and the client; on an idle machine it equals the wall time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORDS = "berth lighthouse harbour Aurora Petrel tide cargo crane pilot manifest 
 
 
 async def fill(serving: Serving, runs: int) -> None:
-    """`runs` ended runs over thirty days, with questions, tags, tokens and a failure in every twentieth."""
+    """Write `runs` ended runs over thirty days, with questions, tags, tokens; every twentieth failed."""
     ledger, now = serving.host.ledger, serving.host.clock.now_ms()
     first = now - 30 * 24 * 3600 * 1000
     step = (now - first) // runs
@@ -61,7 +61,7 @@ def _run(number: int, at: int, workflow: list[Any]) -> Append:
 
 
 def long_agent(folder: Path, turns: int = TURNS) -> str:
-    """A project in `folder` whose agent answers after so many turns, each but the last with a tool call; its id."""
+    """Write a project whose agent answers after `turns` turns, each but the last a tool call; return the agent's id."""
     reads = [
         {"text": f"Step {at}: I **look** again.", "tool_calls": [{"name": "read", "arguments": {"path": "notes.md"}}]}
         for at in range(1, turns)
@@ -82,7 +82,7 @@ def long_agent(folder: Path, turns: int = TURNS) -> str:
 
 
 def wide(nodes: int) -> dict[str, Any]:
-    """A workflow of so many nodes, ten in a row."""
+    """Return a workflow of `nodes` nodes, ten in a row."""
     made = [
         {"id": f"n{at}", "typeId": "core.identity", "name": f"Node {at}", "position": {"x": 0, "y": 0}, "config": {},
          "inputs": {}}
@@ -94,7 +94,7 @@ def wide(nodes: int) -> dict[str, Any]:
 
 
 async def measure(http: httpx.AsyncClient, path: str) -> tuple[float, float]:
-    """The middle of a few requests, in milliseconds, the first left out: the processor's time, and the clock's."""
+    """Return the median processor and wall milliseconds of a few requests, without the first one."""
     used, taken = [], []
     for _ in range(ROUNDS + 1):
         begun, worked = time.perf_counter(), time.process_time()

@@ -1,4 +1,4 @@
-"""What the door costs: a synchronous host call from Python, with policy, evidence and the file system behind it.
+"""The cost of the dispatcher: a synchronous host call from Python, with policy, evidence and the file system.
 
 python benchmarks/dispatcher.py
 """

@@ -1,7 +1,7 @@
-"""The other search engines and how each is measured; it runs in their environments, where forestay is not installed.
+"""Measures other search engines; it runs in their environments, where forestay is not installed.
 
-As a script, `FILE ENGINE`: a fact on each line, an empty line, and a question on each line, all words apart by spaces;
-one of `tantivy`, `bm25s` and `usearch`; the figures are one JSON object.
+As a script it takes `FILE ENGINE`. FILE has a fact per line, an empty line, and a question per line, with spaces
+between the words. ENGINE is `tantivy`, `bm25s` or `usearch`. It prints its figures as one JSON object.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DIMENSIONS = 128
 
 
 class Engine(NamedTuple):
-    """`build` takes every fact; `ask` and `add` may be called any number of times afterwards."""
+    """`build` takes all facts once; `ask` and `add` can then be called any number of times."""
 
     build: Callable[[Sequence[list[str]]], None]
     ask: Callable[[list[str]], Any]
@@ -78,7 +78,7 @@ def bm25s() -> Engine:
 
 
 def usearch() -> Engine:
-    """Each text is the direction of its words, hashed: what an index of vectors costs, without a model to make them."""
+    """A text's vector is the sum of its words' hashed vectors: this measures a vector index without an embedder."""
     package, numpy = importlib.import_module("usearch.index"), importlib.import_module("numpy")
     index = package.Index(ndim=_DIMENSIONS, metric="cos", dtype="f16")
     known: dict[str, Any] = {}
@@ -99,7 +99,7 @@ def usearch() -> Engine:
 
 
 def figures(engine: Engine, every: list[list[str]], questions: list[list[str]]) -> dict[str, Any]:
-    """CPU seconds of the process, so that a busy machine does not blur them; engines that use threads pay for them."""
+    """Measure in processor time, so that a busy machine does not change it; threads of an engine count too."""
     size = sum(len(" ".join(words)) + 1 for words in every) / 1e6
     before, started = memory(), time.process_time()
     engine.build(every)
@@ -111,7 +111,7 @@ def figures(engine: Engine, every: list[list[str]], questions: list[list[str]]) 
 
 
 def memory() -> int:
-    """The bytes that the process holds; where the system does not tell, the most that it has held."""
+    """Return the bytes that the process holds; if the system does not tell, its peak."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
@@ -119,7 +119,7 @@ def memory() -> int:
 
 
 def written(every: Sequence[Sequence[str]], questions: Sequence[Sequence[str]]) -> str:
-    """Facts and questions as this file reads them."""
+    """Write facts and questions in the form that this script reads."""
     return "\n".join([*map(" ".join, every), "", *map(" ".join, questions)])
 
 

@@ -54,9 +54,9 @@ def run() -> list[Row]:
 
 
 def _validation(name: str, sample: Envelope) -> Row:
-    """From bytes, each validator with the parser it needs; ours also finds repeated members, the others do not.
+    """Validate from bytes, each validator with the parser that it needs; only ours also finds repeated members.
 
-    The others do not look into `result`: the more of it there is, the more this compares parsers.
+    The others do not look into `result`: the larger it is, the more this compares parsers.
     """
     data = encode(sample)
     schema = contract_schemas()[-1]
@@ -76,7 +76,7 @@ def _validation(name: str, sample: Envelope) -> Row:
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a member stands twice")
+        raise ValueError("a member is repeated")
     return members
 
 
@@ -145,13 +145,13 @@ def _refused(data: bytes) -> None:
 
 
 def _beside(one: Callable[[], Any], other: Callable[[], Any], rounds: int = 9) -> tuple[float, float]:
-    """Two things measured in turns, so that a busy machine is busy for both; the best of each."""
+    """Measure two functions in turns, so that a busy machine disturbs both; return the best of each."""
     pairs = [(_per_call(one, 0.04), _per_call(other, 0.04)) for _ in range(rounds)]
     return min(first for first, _ in pairs), min(second for _, second in pairs)
 
 
 def _per_call(function: Callable[[], Any], seconds: float = 0.15) -> float:
-    """Seconds of CPU for one call: the best of five rounds that take `seconds` together."""
+    """Return the processor seconds of one call: the best of five rounds that take `seconds` together."""
     function()
     start = time.process_time()
     function()

@@ -1,4 +1,4 @@
-"""Loading the real example extensions of pi, and reading files from one: with the real dispatcher behind it."""
+"""Loads the real example extensions of pi, and reads files from one, all with the real dispatcher."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ CALLS = 500
 
 
 def compiled(entries: list[Path]) -> list[Artifact]:
-    """What compiles of `entries`, with its bytecode, as the caches give it."""
+    """Return the entries that compile, with their bytecode, as the caches give them."""
     found = []
     for entry in entries:
         try:
             artifact, _ = compile_source(sources(entry)[0])
         except Problem:
-            continue  # an example that needs a package which does not come with it
+            continue  # the example needs a package that it does not include
         found.append(_with_bytecode(artifact))
     return found
 
@@ -51,7 +51,7 @@ def _with_bytecode(artifact: Artifact) -> Artifact:
 
 
 async def memory(artifacts: list[Artifact]) -> Row:
-    """All examples loaded at the same time, on one dispatcher."""
+    """Measure the memory of all examples, loaded at the same time on one dispatcher."""
     what = "memory per loaded extension, the examples of pi"
     if not artifacts:
         return what, "not measured", HOW_TO_GET
@@ -82,7 +82,7 @@ async def _loaded(host: Host, place: Place, artifact: Artifact, pool: Pool) -> J
     try:
         await subject.load()
     except Problem:
-        return None  # what an example needs of its host is the conformance report's matter
+        return None  # the conformance report tests what an example needs from its host
     return subject
 
 
@@ -131,7 +131,7 @@ def _real_loads(real: Times | str) -> list[Row]:
 
 @asynccontextmanager
 async def with_files() -> AsyncIterator[JavaScriptGuest]:
-    """An extension whose tools use the file system through policy, evidence and the disk."""
+    """Yield an extension whose tools use the file system through policy and evidence."""
     with tempfile.TemporaryDirectory(prefix="forestay-bench-") as work:
         entry = Path(work) / "own" / "index.js"
         entry.parent.mkdir()
@@ -145,7 +145,7 @@ async def with_files() -> AsyncIterator[JavaScriptGuest]:
 
 
 async def file_calls(real: Times | str) -> list[Row]:
-    """A synchronous call of the file system: JavaScript, policy, evidence, the disk, and back, on the VM's thread."""
+    """Measure synchronous file calls on the VM's thread: JavaScript, policy, evidence, the disk, and back."""
     rows = []
     async with with_files() as extension:
         for tool, name in (("exists", "existsSync"), ("read", "readFileSync of 1 KB")):
@@ -166,7 +166,7 @@ def _of_pi(real: Times | str, tool: str) -> str:
 
 
 def real_calls(real: Times | str) -> list[Row]:
-    """What a call and an event cost where there is no boundary."""
+    """Return the cost of a call and an event in pi, which has no sandbox."""
     if isinstance(real, str):
         return [("tool call and events in pi 0.73.1 on Node", "not measured", real)]
     rows = [

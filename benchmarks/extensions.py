@@ -1,7 +1,7 @@
-"""The extension runtime: loading, calling, dispatching, and what an extension costs in memory.
+"""The extension runtime: loading, calling, dispatching, and the memory of an extension.
 
-Latencies are percentiles of that of five stretches which has the lowest median: on a machine that does other things as
-well, it is the one that measured this. What all five gave together stands beside it.
+Each latency is measured in five stretches. The percentiles are those of the stretch with the lowest median, because
+the machine also does other work. The percentiles of all five together stand beside them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SOURCE = """export default (pi) => {
 
 
 class Answering:
-    """A dispatcher that answers at once: what is measured is the way there and back."""
+    """A dispatcher that answers immediately, so that only the way there and back is measured."""
 
     async def call(self, call: HostCall, extension: str) -> AsyncIterator[HostResult]:
         yield HostResult.ok(call.call_id, {"value": 1})
@@ -164,7 +164,7 @@ async def _calls() -> list[Row]:
 
 
 async def _together(count: int = 8, calls: int = 400) -> Row:
-    """Several callers at once, each with an extension of its own: here nobody waits for anybody."""
+    """Measure several callers at once, each with its own extension, so that no caller waits for another."""
     everybody = [_extension(f"bench{n}", limits=Limits(memory_mb=64)) for n in range(count)]
     for subject in everybody:
         await subject.load()
@@ -206,7 +206,7 @@ async def _beside_a_loop(subject: JavaScriptGuest) -> list[float]:
 
 
 async def event_times(count: int, times: int) -> list[float]:
-    """Seconds that an event takes to `count` extensions: the best of five stretches."""
+    """Return the seconds of an event to `count` extensions: the best of five stretches."""
     return (await _events(count, times))[0]
 
 
@@ -255,7 +255,7 @@ async def _memory() -> Row:
 
 
 async def _soak(calls: int = SOAK) -> Row:
-    """Tool calls, with and without a synchronous host call, and events, for hours' worth: memory stays where it is."""
+    """Make as many tool calls and events as hours of use bring; memory must not grow."""
     subject = _extension()
     await subject.load()
     hooks = Hooks([subject])

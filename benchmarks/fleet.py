@@ -1,9 +1,9 @@
 """Many processes on one PostgreSQL: `python -m benchmarks fleet`.
 
-A PostgreSQL from a wheel, as it comes (fsync and synchronous_commit are on). Each worker is a process with callers of
-its own inside; figures are their sum. SQLite is one process with one worker's callers. DBOS runs the same five steps
-on the same server, in as many processes. All of them share the machine's cores with the database: what waits grows
-with the workers, what computes grows until the cores are full.
+PostgreSQL comes from a wheel with its default settings (fsync and synchronous_commit are on). Each worker is a process
+with its own callers; the figures are their sum. SQLite is one process with one worker's callers. DBOS runs the same
+five steps on the same server, in as many processes. All of them share the machine's cores with the database: work that
+waits grows with the workers, work that computes grows until the cores are busy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LABELS = {
     "turn": "agent turns",
 }
 WAYS = ("killed", "stopped", "cut off")
-"""SIGKILL; SIGSTOP; the wire between a worker and the database carries nothing, and says nothing."""
+"""SIGKILL; SIGSTOP; the connection between a worker and the database silently carries nothing."""
 _ROOT = Path(__file__).parent.parent
 _DBOS = """
 import json, os, sys, threading, time
@@ -104,7 +104,8 @@ class Process:
 
 
 class Figure(dict[str, float]):
-    """`rate` of all processes, `p50` of one, and milliseconds of processor a piece: theirs and the database's."""
+    """The `rate` of all processes, the `p50` of one, and per work item the processor milliseconds of `worker` and
+    `database`."""
 
 
 @contextmanager
@@ -119,7 +120,7 @@ def processes(address: str, work: str, count: int, clients: int = CLIENTS) -> It
 
 
 def throughput(address: str, work: str, count: int, seconds: Callable[[], float] = lambda: 0.0) -> Figure:
-    """`seconds` tells the processor time of the database so far."""
+    """Measure `count` workers; `seconds` returns the processor time of the database so far."""
     prepare(address)
     with processes(address, work, count) as made:
         database = seconds()
@@ -139,7 +140,7 @@ def prepare(address: str) -> None:
 
 
 def dbos(server: Server, count: int) -> Figure | str:
-    """What `count` processes do, or why there are none."""
+    """Measure DBOS in `count` processes, or return why it cannot run."""
     line = [str(alternatives.python_of("dbos-3.3.0")), "-c", _DBOS, server.address, str(CLIENTS), str(SECONDS)]
     database = server.seconds()
     made = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(count)]
@@ -163,7 +164,7 @@ def _sum(said: Sequence[dict[str, float]], database: float) -> Figure:
 
 
 async def _commands(address: str, count: int) -> list[float]:
-    """Seconds of an answer to a question of a run that another process carries."""
+    """Return the seconds of answers to questions of runs that another process executes."""
     taken: list[float] = []
     async with Ledger.open(address, projections=projections()) as ledger, open_runs(ledger, "api", room=0) as api:
         for _ in range(count):
@@ -183,7 +184,7 @@ def commands(address: str, count: int = 40) -> list[float]:
 
 
 def takeovers(address: str, way: str, server: Server, times: int = 4) -> list[float]:
-    """Seconds from the moment that a worker goes away to each of its runs having another owner, who writes."""
+    """Return the seconds from a worker's loss to the first record of each run's next owner."""
     prepare(address)
     found: list[float] = []
     with processes(address, "noop", 2), wire(server.address) as line:

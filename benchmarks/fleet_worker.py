@@ -1,7 +1,7 @@
 """One process of the fleet that `benchmarks.fleet` measures.
 
-`python -m benchmarks.fleet_worker LEDGER NAME WORK CLIENTS` says `ready`, reads a number of seconds, works so long, and
-says what it did as one JSON object. Then it lives on as a worker until its input ends.
+`python -m benchmarks.fleet_worker LEDGER NAME WORK CLIENTS` prints `ready`, reads a number of seconds, works for that
+time, and prints its figures as one JSON object. Then it stays a worker until its input ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAUSE_SECONDS = 0.4
 WORKS = ("append", "noop", "five", "waiting", "turn")
 
 Work = Callable[[int], Awaitable[object]]
-"""One piece of work of the client with this number."""
+"""Does one work item of the client with this number."""
 
 
 def nodes() -> NodeRegistry:
@@ -38,7 +38,7 @@ def nodes() -> NodeRegistry:
 
     @types.node("bench.wait")
     async def wait(ctx: Any) -> dict[str, Any]:
-        """A step that waits for somebody else: a model, a service."""
+        """Wait, like a step that calls a model or a service."""
         await asyncio.sleep(PAUSE_SECONDS)
         return {}
 
@@ -94,7 +94,7 @@ async def working(address: str, name: str, work: str) -> AsyncIterator[Work]:
 
 @asynccontextmanager
 async def _turns(address: str) -> AsyncIterator[Work]:
-    """Turns of an agent through a whole host: relay, model, ledger."""
+    """Run turns of an agent through a whole host: relay, model, ledger."""
     data = msgspec.structs.replace(Config().data, ledger=address if "://" in address else "")
     config = Config(models=Models(default="script"), agents=Agents(allow=["*"], context=[]), data=data)
     models = {"script": Scripted(Script((Turn("Berth 7 it is."),), position="conversation"))}

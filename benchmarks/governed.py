@@ -1,4 +1,4 @@
-"""What governance costs: an agent's turn with and without it, an evaluation of 1,000 tasks, a roster of 10,000."""
+"""The cost of governance: an agent's turn with and without it, an evaluation of 1,000 tasks, a roster of 10,000."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ async def _tide(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @contextlib.asynccontextmanager
 async def _host(governed: bool) -> AsyncIterator[tuple[Host, CreateRun]]:
-    """A host, and a run of one turn: a page is fetched over HTTP, then answered. Governed, the agent is the run's root,
-    remembers, has a budget of its own beside two of the host, and the page wants a credential."""
+    """Open a host for runs of one turn: the agent fetches a page over HTTP, then answers. Governed, the agent is the
+    run's root, remembers, has its own budget beside two of the host, and the page needs a credential."""
     server = await asyncio.start_server(_tide, "127.0.0.1", 0)
     place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     asked = {"url": f"http://{place}/tide", **({"credential": "tide"} if governed else {})}
@@ -78,7 +78,7 @@ async def _host(governed: bool) -> AsyncIterator[tuple[Host, CreateRun]]:
 
 
 async def _turns(host: Host, request: CreateRun, count: int) -> tuple[float, float]:
-    """Seconds of the clock and of the processor that one turn takes."""
+    """Return the wall and processor seconds of one turn."""
     began, used = time.perf_counter(), time.process_time()
     for _ in range(count):
         made = await host.runs.create_run(request, _TENANT)
@@ -89,8 +89,8 @@ async def _turns(host: Host, request: CreateRun, count: int) -> tuple[float, flo
 
 
 async def _overhead() -> list[tuple[str, str, str]]:
-    """Both hosts live side by side and take turns of a few runs, each of them first in every other round: what else the
-    machine does meets both. The overhead is the median of what the rounds say."""
+    """Run both hosts side by side, a few runs each in turn, and change who is first in every round: other work of the
+    machine disturbs both alike. The overhead is the median of the rounds."""
     taken: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
     async with _host(False) as plain, _host(True) as whole:
         hosts = {False: plain, True: whole}
@@ -98,7 +98,7 @@ async def _overhead() -> list[tuple[str, str, str]]:
             await _turns(*host, _WARM)
         for number in range(_ROUNDS):
             for governed in (number % 2 == 0, number % 2 == 1):
-                gc.collect()  # nobody pays for what the other left
+                gc.collect()  # neither pays for the other's garbage
                 taken[governed].append(await _turns(*hosts[governed], _TURNS))
         await _check_governed(*whole)
     pairs = list(zip(taken[True], taken[False], strict=True))
@@ -115,7 +115,7 @@ async def _overhead() -> list[tuple[str, str, str]]:
 
 
 async def _check_governed(host: Host, request: CreateRun) -> None:
-    """Each turn was charged, remembered, and its credential decided about."""
+    """Check that every turn was charged and remembered, and that its credential was decided."""
     turns = _WARM + _ROUNDS * _TURNS + 1
     last = await host.runs.create_run(request, _TENANT)
     await host.runs.wait(last.run_id, _TENANT)

@@ -1,9 +1,9 @@
 # ruff: noqa: E501 - a passage and its question stand on one line
-"""A technical documentation and questions about it in other words than its own.
+"""Technical documentation, and questions about it in other words.
 
 `guide` is written by hand: passages of a job server's handbook, each with a question that a newcomer might ask.
 `reference` is made from a seed: twenty parts of the server, each documented with some of the same statements and other
-figures; its questions name the part and say the rest in words of their own. Apart from the names of parts, no question
+figures; its questions name the part and use other words for the rest. Apart from the names of parts, no question
 shares a word with the passage that answers it (`tests/relay/test_retrieval.py` checks it).
 """
 
@@ -111,7 +111,7 @@ _OF_A_PART = 9
 
 
 def handbook(seed: int = 53) -> tuple[Warm, list[Question]]:
-    """The guide, the reference, and the questions on both."""
+    """Return the facts of the guide and the reference, and the questions on both."""
     warm = Warm()
     asked: list[Question] = []
 

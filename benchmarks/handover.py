@@ -1,11 +1,11 @@
-"""What watching for another thread buys (`engine/handover.py`), and what looking at the loop's queue costs and buys.
+"""Measures what watching for another thread saves (`engine/handover.py`), and what checking the loop's queue costs.
 
-Short stretches of each way alternate in one process, so that what else the machine does falls on all of them alike; the
+Short stretches of each way alternate in one process, so that other work of the machine disturbs all ways alike; the
 figure is the best median of a way.
 
-watching   as it is: each side watches a word of memory for a moment before it sleeps
+watching   the default: each side watches a word of memory for a moment before it sleeps
 sleeping   the same without watching: every hand-over wakes a thread
-blind      watching, whatever else the event loop has to do (asyncio's own queue is not looked at)
+blind      watching even when the event loop has other work (asyncio's own queue is not checked)
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def _alternating(ways: Ways, name: str, call: Callable[[], Awaitable[Any]]
 
 
 async def _beside_others(ways: Ways, call: Callable[[], Awaitable[Any]]) -> Row:
-    """How much other work the event loop gets done while an extension is called without end."""
+    """Measure how much other work the event loop does while an extension is called all the time."""
     found: dict[str, list[float]] = {"watching": [], "blind": []}
     for _ in range(ROUNDS):
         for way, speeds in found.items():

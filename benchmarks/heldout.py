@@ -1,22 +1,22 @@
-"""Retrieval beside plain BM25 on every set, again without each signal of the ranking, and with each embedder.
+"""Measures retrieval beside plain BM25 on every set, without each signal of the ranking, and with each embedder.
 
-The first set is that of `benchmarks/retrieval.py`. `language` and `ward` came after the weights of the first terms.
-`talk` and `handbook` (`benchmarks/talk.py`, `benchmarks/handbook.py`) came before the weights of neighbours, speaker
-and dates, which were taken from measurements elsewhere and looked at here. They came before the thesaurus too: who
-wrote it had read a part of the handbook's guide.
-`leaflets` (`benchmarks/leaflets.py`) came after its first half, `notices` (`benchmarks/notices.py`) after all of it.
+The first set is that of `benchmarks/retrieval.py`. `language` and `ward` were written after the weights of the first
+terms were set. `talk` and `handbook` (`benchmarks/talk.py`, `benchmarks/handbook.py`) are older than the weights of
+neighbours, speaker and dates, which come from measurements elsewhere and were checked here. They are also older than
+the thesaurus, whose author had read a part of the handbook's guide. `leaflets` (`benchmarks/leaflets.py`) was written
+after the thesaurus's first half, `notices` (`benchmarks/notices.py`) after all of it.
 
-One weight is younger: the power of relevance was chosen on the first set after `ward` had shown that it was needed.
+One weight is newer: the power of relevance was chosen on the first set after `ward` had shown the need for it.
 
-`language` is Python's own reference as CPython carries it, with questions written by hand (`benchmarks/questions.py`):
-each alone, and three together in one task (`several`). `ward` is another domain made from a seed, thirty people in a
+`language` is the reference that CPython includes, with questions written by hand (`benchmarks/questions.py`): each
+alone, and three together in one task (`several`). `ward` is another domain made from a seed, thirty people in a
 hospital over ten windows, for the terms that need a session's history:
 
 - `newest`    ten rounds measured the temperature, each in one of four wordings; the question names no round
-- `round`     the question names one of the rounds, which recency would rather not show
-- `unseen`    twelve remarks, seven of them shown three times; the other five are asked for, each counted for itself
-- `again`     the answer was shown five times already, and nothing else answers
-- `story`     the answer begins with `She` or `However` behind the sentence that has the name
+- `round`     the question names one of the rounds, which recency ranks lower
+- `unseen`    twelve remarks, seven of them shown three times; the other five are asked for and counted one by one
+- `again`     the answer was shown five times already, and no other fact answers
+- `story`     the answer begins with `She` or `However`, after the sentence with the name
 - `chart`     the answer is a row of a table under the name's heading
 """
 
@@ -95,7 +95,7 @@ _MEASURED = (
 
 
 def language() -> tuple[Warm, list[Question]]:
-    """The reference's facts and the questions that this version's wording answers."""
+    """Return the reference's facts, and the questions that this version's wording answers."""
     warm = Warm()
     for name, text in sorted(topics.items()):
         take(warm, text, f"ingest:{name}", 0)
@@ -110,7 +110,7 @@ def language() -> tuple[Warm, list[Question]]:
 
 
 def ward(seed: int = 23) -> tuple[Warm, list[Question]]:
-    """The people, what ten windows said of them, and the questions."""
+    """Return the facts about the people from ten windows, and the questions."""
     rng = random.Random(seed)
     warm = Warm()
     asked: list[Question] = []
@@ -165,7 +165,7 @@ def _chart(name: str, rng: random.Random, told: Callable[..., None]) -> None:
 
 
 def _together(questions: list[Question], step: int) -> list[Question]:
-    """Three questions in one task; the same text stands once for each of its answers."""
+    """Join three questions to one task; the task is listed once for each of its answers."""
     made: list[Question] = []
     for number in range(len(questions)):
         parts = [questions[(number + step * place) % len(questions)] for place in range(3)]
@@ -179,7 +179,7 @@ def _plain(text: str) -> str:
 
 
 def without_headings(warm: Warm) -> Warm:
-    """The same facts, found by their own words only."""
+    """Return the same facts, indexed by their own words only."""
     bare = Warm()
     bare.facts, bare.windows, bare.index = warm.facts, warm.windows, Index()
     for fact in warm.facts:
@@ -214,7 +214,7 @@ Figures = dict[tuple[str, int], float]
 
 
 def ways(warm: Warm, embedders: Mapping[str, Embedder]) -> dict[str, Callable[[str], list[int]]]:
-    """Every way to search that is measured, by its name; facts are embedded when the first question is asked."""
+    """Return every way to search by its name; the facts are embedded here, once for each embedder."""
     found = {"ours": ours(warm), "plain BM25": plain_bm25(warm)}
     found |= {f"without {term}": without(warm, term) for term in TERMS}
     for name, embedder in embedders.items():
@@ -226,13 +226,11 @@ def ways(warm: Warm, embedders: Mapping[str, Embedder]) -> dict[str, Callable[[s
     return found
 
 
-Shares = dict[
-    str, list[tuple[int, float]]
-]  # by the way to search: how many paraphrases, and how many of them are found
+Shares = dict[str, list[tuple[int, float]]]  # by way to search: numbers of paraphrases, shares found
 
 
 def measured(name: str, embedders: Mapping[str, Embedder], pooled: Shares) -> Iterator[Row]:
-    """The rows of one set; its paraphrases are added to `pooled`."""
+    """Yield the rows of one set, and add its paraphrases to `pooled`."""
     warm, questions = ALL[name]()
     kinds = list(dict.fromkeys(kind for kind, _, _ in questions))
     mine: Figures = {}
@@ -249,7 +247,7 @@ def measured(name: str, embedders: Mapping[str, Embedder], pooled: Shares) -> It
 
 
 def together(pooled: Shares) -> Iterator[Row]:
-    """The paraphrases of all sets."""
+    """Yield the rows for the paraphrases of all sets."""
     for way, shares in pooled.items():
         count = sum(size for size, _ in shares)
         found = sum(size * share for size, share in shares) / count
@@ -258,7 +256,7 @@ def together(pooled: Shares) -> Iterator[Row]:
 
 def run() -> Iterator[Row]:
     embedders, missing = known_embedders()
-    embedders.pop("hashed")  # it compares spellings; tests hold that it takes nothing away
+    embedders.pop("hashed")  # it compares spellings; tests check that it does no harm
     pooled: Shares = {}
     for name in ALL:
         yield from measured(name, embedders, pooled)

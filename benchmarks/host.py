@@ -1,4 +1,4 @@
-"""The whole host: how long it takes to open and to answer, and how many agent turns it carries."""
+"""The whole host: its time to open and to answer, and its agent turns per second."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _SECONDS = 3.0
 
 
 def first_answer(idle: float = 0.0) -> tuple[float, int, float]:
-    """Seconds from starting `forestay up` to the answer to a request, the resident KiB afterwards, and the share of a
-    core that it uses while nobody asks for `idle` seconds."""
+    """Return the seconds from starting `forestay up` to its first answer, the resident KiB after it, and the share of a
+    core that it uses during `idle` seconds without requests."""
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "FORESTAY_API_KEY": _KEY, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         began = time.perf_counter()
@@ -47,7 +47,7 @@ def first_answer(idle: float = 0.0) -> tuple[float, int, float]:
 
 
 def cpu(pid: int) -> float:
-    """Seconds of processor time that a process has used, where the system tells."""
+    """Return a process's processor seconds; 0 if the system does not tell them."""
     stat = Path(f"/proc/{pid}/stat")
     if not stat.exists():
         return 0.0
@@ -56,7 +56,7 @@ def cpu(pid: int) -> float:
 
 
 async def turns(clients: int, script: Script) -> tuple[float, float]:
-    """Agent runs a second with so many clients, and the median milliseconds of one, end to end."""
+    """Return the agent runs per second with `clients` clients, and the median milliseconds of one, end to end."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "note.md").write_text("The Aurora lies at berth 7.\n")

@@ -1,7 +1,7 @@
-"""What a run costs over HTTP, and how late a stream is: a host in its own process, plain sockets as clients.
+"""The cost of a run over HTTP, and the delay of a stream: a host in its own process, plain sockets as clients.
 
-End to end is from sending POST /v1/runs to having read the run's last event by long poll. A stream's delay is from the
-moment in the event (taken before it is written to disk) to the moment it was read, both of this machine's clock.
+End to end is from sending POST /v1/runs to reading the run's last event by long poll. A stream's delay is from the
+event's timestamp (taken before it is written to disk) to reading it, both by this machine's clock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOOP = {"id": "a", "typeId": "core.noop", "name": "a", "position": {"x": 0, "y":
 GATE = {**NOOP, "id": "gate", "typeId": "core.approvalGate", "config": {"title": "x", "actions": ["accept"]}}
 
 
-# What is measured is the host, and not the rates that it holds its callers to.
+# Measure the host, not its rate limits.
 _NO_RATES = "".join(f"[http.rates.{of}]\nper_second = 1e6\nburst = 1000000\n" for of in ("key", "tenant"))
 
 
@@ -52,11 +52,11 @@ def serving() -> Iterator[tuple[str, int]]:
 
 
 class Away(OSError):
-    """The host says to send the same request again later: it is going, or the first one is not done."""
+    """The host asks to send the same request again later: it is shutting down, or the first one is not done."""
 
 
 class Connection:
-    """One keep-alive connection; answers are read by their length."""
+    """One keep-alive connection; it reads answers by their length."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -122,7 +122,7 @@ async def throughput(address: tuple[str, int], name: str, clients: int, seconds:
 
 
 async def stream_delays(address: tuple[str, int], streams: int, events: int) -> list[float]:
-    """`streams` open streams, each of a run of its own; events go to one after the other."""
+    """Return the delays with `streams` open streams, each of its own run; events go to one stream after another."""
     delays: list[float] = []
     arrived = asyncio.Event()
 

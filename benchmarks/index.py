@@ -1,8 +1,8 @@
 """Our index beside SQLite FTS5, tantivy and bm25s, on the same facts and questions.
 
-100,000 facts of 8 to 22 words, 30,000 words as unevenly frequent as a language's, questions of ten words, the best 300.
-Each engine answers the same questions; "add" is one more fact that can be found when the call returns. tantivy and
-bm25s each run in an environment of their own, made from its lock.
+There are 100,000 facts of 8 to 22 words. The 30,000 words have the frequencies of a natural language. Questions have
+ten words and get the best 300 facts. Each engine answers the same questions; "add" is one more fact that can be found
+when the call returns. tantivy and bm25s each run in their own environment, made from its lock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FACTS, _QUESTIONS = 100_000, 60
 
 
 def facts() -> tuple[list[list[str]], list[list[str]]]:
-    """The facts and the questions, from a seed."""
+    """Return facts and questions, made from a seed."""
     rng = random.Random(5)
     vocabulary = [f"w{number:x}" for number in range(30_000)]
     weights = list(accumulate(1 / (place + 1) for place in range(len(vocabulary))))

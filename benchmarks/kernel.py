@@ -1,4 +1,4 @@
-"""The ledger beside plain sqlite3 of the same durability, policy decisions, canonical JSON beside the stdlib."""
+"""The ledger beside plain sqlite3 with the same durability, policy decisions, canonical JSON beside the stdlib."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def _fsyncs(path: Path) -> float:
 
 
 def _plain(path: Path, inserts: int = 1) -> float:
-    """Inserts with the same durability (WAL, synchronous=FULL), the same JSON, no chain: so many to a commit."""
+    """Return inserts per second with the same durability (WAL, synchronous=FULL) and JSON, but without a hash chain;
+    each commit has `inserts` of them."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")

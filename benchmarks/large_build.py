@@ -1,7 +1,7 @@
-"""A large extension, made of the bundles of real ones: what building it takes, and building it with a comment more.
+"""Builds a large extension, made of the bundles of real ones, and builds it again after a comment is added.
 
-The building is done by a process of its own (`python -m benchmarks.large_build ENTRY PART`), so that its memory is its
-own. It answers in JSON.
+A separate process does the building (`python -m benchmarks.large_build ENTRY PART`), so that its memory can be
+measured. It answers in JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIZE = 10_000_000
 
 
 class Built(msgspec.Struct, frozen=True):
-    """Seconds of the processor for everything, then seconds and those of the processor with a comment more; bytes."""
+    """The processor seconds of the first build, the wall and processor seconds of the second one, and bytes."""
 
     cpu: float
     again: float
@@ -39,7 +39,7 @@ class Built(msgspec.Struct, frozen=True):
 
 
 def run() -> list[Row]:
-    """One extension of ten million bytes. What declares a name that a bundle declares is left out."""
+    """Measure one extension of ten million bytes. Bundles that use `__dirname` or `__filename` are left out."""
     bundles = []
     for entry in corpus_entries():
         with suppress(Problem):
@@ -52,7 +52,7 @@ def run() -> list[Row]:
 
 
 def rows(bundles: list[bytes], folder: Path) -> list[Row]:
-    """Of an extension whose modules are these bundles, repeated until it is large."""
+    """Return the rows of an extension whose modules are these bundles, repeated until it is large."""
     parts = _parts(bundles, folder)
     middle = sorted(parts, key=lambda path: path.stat().st_size)[len(parts) // 2]
     command = [sys.executable, "-P", "-m", "benchmarks.large_build", str(folder / "index.js"), str(middle)]
@@ -94,7 +94,7 @@ def _parts(bundles: list[bytes], folder: Path) -> list[Path]:
 
 
 def _esbuild(folder: Path) -> tuple[float, float]:
-    """Seconds of the processor, and of a wall clock."""
+    """Return esbuild's processor seconds and wall seconds."""
     command = [
         str(assets.esbuild()),
         "index.js",
@@ -123,7 +123,7 @@ def main(entry: Path, part: Path) -> None:
 
 
 def _processor() -> float:
-    """Seconds of the processor, of this process and of its copies that have ended; the bundler has not."""
+    """Return the processor seconds of this process and its ended children, which do not include the bundler."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

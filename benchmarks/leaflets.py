@@ -1,10 +1,9 @@
 # ruff: noqa: E501 - a passage and its question stand on one line
-"""Four leaflets and questions in other words than theirs, written after the thesaurus was finished.
+"""Four leaflets and questions about them in other words, written after the thesaurus was finished.
 
-They measure what the thesaurus finds in texts that it was not written for: a coffee machine, a village library, a rented
-flat, a tool that keeps versions of files; the handbook's facts stand beside them. No word and no weight was chosen by
-them. No question shares a word with
-the line that answers it (`tests/relay/test_retrieval.py` checks it).
+They measure what the thesaurus finds in texts that it was not written for: a coffee machine, a village library, a
+rented flat, a tool that keeps versions of files. The handbook's facts are searched with them. They did not influence
+any word or weight. No question shares a word with the line that answers it (`tests/relay/test_retrieval.py` checks it).
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ _LEAFLETS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 
 
 def leaflets() -> tuple[Warm, list[Question]]:
-    """The four texts among those of the handbook, and the questions on them."""
+    """Return the facts of the four texts and of the handbook, and the questions on the four texts."""
     warm, _ = handbook()
     asked: list[Question] = []
     for title, lines in _LEAFLETS:

@@ -1,6 +1,6 @@
-"""The embedded model on 200 questions, half of which their text does not answer (`benchmarks/local_questions.py`).
+"""The local model on 200 questions; the text answers only half of them (`benchmarks/local_questions.py`).
 
-`first` was looked at while the model's rules were written, `second` was not.
+The model's rules were written with the set `first` in view, and without a look at `second`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _rows(name: str, texts: Sequence[Text]) -> list[Row]:
 
 
 async def counted(texts: Sequence[Text]) -> Counter[str]:
-    """How the model does: asked as an agent asks it, with the text before the question."""
+    """Count the model's answers; it gets the text before the question, as from an agent."""
     found: Counter[str] = Counter()
     for text in texts:
         for question, words in text.answered:

@@ -1,9 +1,9 @@
 # ruff: noqa: E501 - a question and its answer stand on one line
-"""Ten short texts, as a project's folder has them, with 200 questions: half of them answered by a sentence of their text,
-half by none, though its words are near.
+"""Ten short texts, like files of a project, with 200 questions. A sentence of the text answers half of them; no sentence
+answers the other half, although their words are similar.
 
-They were written before the model was asked any of them. The rules of the model may be changed by looking at the first
-five texts (`FIRST`); the other five (`SECOND`) are only counted.
+They were written before the model was asked any of them. The model's rules may be changed with the first five texts in
+view (`FIRST`); the other five (`SECOND`) only count.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Text(NamedTuple):
-    """`answered` are questions with words of the sentence that answers each; to `unanswered` no sentence is an answer."""
+    """`answered` pairs a question with words of the sentence that answers it; no sentence answers `unanswered`."""
 
     name: str
     text: str

@@ -1,8 +1,8 @@
 """MCP: a tool call over standard input and output, beside the bare client of the official package.
 
-Both talk to the same server program. Ours runs it in the process sandbox, decides about each call and records it in
-full. The two take turns of some calls each, so that whatever else the machine does happens to both. The ratio is the
-middle one of all pairs of turns.
+Both use the same server program. Ours runs it in the process sandbox, and decides and fully records each call. The two
+take turns of some calls each, so that other work of the machine disturbs both. The ratio is the median of all pairs of
+turns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from forestay.extensions.settings import Settings
 from forestay.kernel import Ledger
 
 Row = tuple[str, str, str]
-TURNS, CALLS, SERVERS = 16, 30, 50  # fewer calls than those of which some are only counted (`repeats.FULL_CALLS`)
+TURNS, CALLS, SERVERS = 16, 30, 50  # fewer calls than `repeats.FULL_CALLS`, from which repeats are only counted
 
 
 def run() -> list[Row]:
@@ -64,7 +64,7 @@ async def _rows(folder: Path) -> list[Row]:
 
 
 async def _configured(folder: Path, ledger: Ledger) -> Row:
-    """What many servers cost that nobody calls: reading their entries and what people decided about them."""
+    """Measure the cost of many unused servers: reading their entries and people's decisions about them."""
     entries = {f"s{number}": {"command": "python3", "args": [str(number)]} for number in range(SERVERS)}
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
     started = time.perf_counter()

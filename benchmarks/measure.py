@@ -1,4 +1,4 @@
-"""How things are measured here."""
+"""Functions that measure, and that write figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def per_second(work: Callable[[], object], *, seconds: float = 0.5, least: int = 5) -> float:
-    """How often `work` can be done in a second: the best of three stretches."""
+    """Return how often `work` runs per second: the best of three stretches."""
     work()
     best = 0.0
     for _ in range(3):
@@ -50,7 +50,8 @@ def percentiles(values: list[float], *shares: float) -> str:
 async def stretches(
     work: Callable[[], Awaitable[object]], count: int, times: int = 5
 ) -> tuple[list[float], list[float]]:
-    """Latencies of `count` calls, `times` times: of the stretch with the lowest median, and of all."""
+    """Measure `times` stretches of `count` calls; return the latencies of the stretch with the lowest median, and of
+    all."""
     best: list[float] = []
     everything: list[float] = []
     for _ in range(times):
@@ -68,9 +69,9 @@ async def stretches(
 async def in_turns(
     works: Sequence[Callable[[], Awaitable[object]]], between: Callable[[], Awaitable[object]], count: int, times: int
 ) -> list[list[float]]:
-    """The median latency of `count` calls of each work, `times` times: a turn of one, then of the next.
+    """Return the median latencies of `count` calls of each work, measured `times` times in turns.
 
-    Every second round goes the other way. What one work leaves to be done is done `between` two turns.
+    Every second round has the opposite order. `between` finishes the work that a turn left to do.
     """
     medians: list[list[float]] = [[] for _ in works]
     for round in range(times):
@@ -86,9 +87,9 @@ async def in_turns(
 
 
 def resident() -> int:
-    """Memory that this process has written, which is its alone; 0 where the system does not say.
+    """Return the private memory that this process has written; 0 if the system does not tell.
 
-    Its share of what it shares (libraries, the prelude's image) would change with the other processes of the machine.
+    Shared memory (libraries, the prelude's image) does not count: its share would change with the other processes.
     """
     rollup = Path("/proc/self/smaps_rollup")
     if rollup.exists():

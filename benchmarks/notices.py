@@ -1,10 +1,10 @@
 # ruff: noqa: E501 - a passage and its question stand on one line
-"""Four notices and questions in other words than theirs: what the default finds in texts that it was not made for.
+"""Four notices and questions about them in other words: what the default finds in texts that it was not made for.
 
-They were written when the ranking's weights and the first 3,100 families of the thesaurus stood, by somebody who had
-seen a few dozen of those families, and before anything was asked of them: a campsite, an animal doctor, a night train,
-a program that hands messages on. The handbook and the leaflets stand beside them.
-No question shares a word with the line that answers it (`tests/relay/test_retrieval.py` checks it).
+They were written after the ranking's weights and the first 3,100 families of the thesaurus. Their author had seen a few
+dozen of those families, and had not run any question before. They are about a campsite, an animal doctor, a night train
+and a message broker. The handbook's and the leaflets' facts are searched with them. No question shares a word with the
+line that answers it (`tests/relay/test_retrieval.py` checks it).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _NOTICES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 
 
 def notices() -> tuple[Warm, list[Question]]:
-    """The four texts among those of the leaflets and the handbook, and the questions on them."""
+    """Return the facts of the four texts, the leaflets and the handbook, and the questions on the four texts."""
     warm, _ = leaflets()
     asked: list[Question] = []
     for title, lines in _NOTICES:

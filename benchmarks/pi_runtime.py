@@ -1,7 +1,7 @@
-"""The real pi 0.73.1 beside ours: its loader over its own examples, its runner with the extension that ours runs.
+"""Measures the real pi 0.73.1: its loader with its own examples, its runner with the same extension as ours.
 
-One Node process does all of it; starting Node and importing pi is not counted. Nothing there is sandboxed: a tool call
-is a function call, so those figures are a floor that no boundary can reach.
+One Node process does all of it; starting Node and importing pi does not count. Nothing in pi is sandboxed: a tool call
+is a function call, so its figures are a limit that no sandbox can reach.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RUNNER = "dist/core/extensions/runner.js"
 _PASSES = 3
 _CALLS = 4_000
 COUNTS = (1, 10, 100)
-# What both sides run.
+# Both sides run this extension.
 SOURCE = """import { existsSync, readFileSync } from "node:fs";
 export default (pi) => {
   const add = (name, execute) => pi.registerTool({ name, label: name, description: "d", execute,
@@ -38,7 +38,7 @@ FILE = "x" * 1_000
 
 
 class Times(msgspec.Struct, frozen=True):
-    """Seconds: of each pass over the examples, of each tool, of an event by the number of extensions."""
+    """Seconds: per pass over the examples, per tool, and per event by the number of extensions."""
 
     loads: list[list[float]]
     tools: dict[str, list[float]]
@@ -46,7 +46,7 @@ class Times(msgspec.Struct, frozen=True):
 
 
 def examples() -> list[Path]:
-    """The example extensions that pi 0.73.1 comes with; none when they have not been fetched."""
+    """Return the example extensions of pi 0.73.1; none when they have not been fetched."""
     corpus = Corpus(Path.cwd() / "corpus")
     try:
         return [entry for package in packages_of(corpus, [ORACLE]) for entry in corpus.entries(package)]
@@ -55,7 +55,7 @@ def examples() -> list[Path]:
 
 
 def measure(entries: list[Path]) -> Times | str:
-    """What the real thing takes, or why that is not known."""
+    """Measure the real pi, or return why it cannot be measured."""
     if not entries:
         return HOW_TO_GET
     try:

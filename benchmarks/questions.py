@@ -1,9 +1,9 @@
 # ruff: noqa: E501 - a question and its answer stand on one line
 """Questions about Python's language reference, each with words of the passage that answers it.
 
-The text is what CPython itself carries for `help()` (`pydoc_data.topics`), so it is the same on every machine with the
-same version. The questions were written and labelled once, before anything was ranked with them.
-Where another version words a passage differently, its question is left out and the count says so.
+The text is CPython's own for `help()` (`pydoc_data.topics`), so it is the same on every machine with the same version.
+The questions were written and labelled once, before any ranking used them. A question is left out when another version
+words its passage differently; the count shows this.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The README's figures are those of the results: `make bench` writes both."""
+"""Copies figures from the results into the README: `make bench` writes both."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-# What a sentence of the README looks like, how it is made, and the rows that its figures come from.
+# For each sentence of the README: its pattern, its template, and the rows with its figures.
 _STEPS = r"^\| {what}, {clients} client\(s\) \| (\d+) runs/s"
 _DBOS, _OURS = r"five steps in DBOS [\d.]+", "run of five steps, each on record before the next"
 _SENTENCES = (
@@ -26,7 +26,7 @@ _SENTENCES = (
 
 
 def refreshed(readme: str, results: str) -> str:
-    """`readme` with the figures of `results`; what was not measured this time stays as it is."""
+    """Return `readme` with the figures of `results`; a sentence without its figures stays unchanged."""
     for looks, made, rows in _SENTENCES:
         found = [re.search(row, results, re.MULTILINE) for row in rows]
         if all(found):

@@ -1,13 +1,12 @@
-"""What a session costs as it grows: questions, memory for a fact, ingest, resume; beside other engines.
+"""The cost of a growing session: questions, memory per fact, ingest, resume; beside other engines.
 
-The facts are talk and prose made from a seed: 30,000 words as unevenly frequent as a language's, lines of 6 to 20
+The facts are talk and prose made from a seed: 30,000 words with the frequencies of a natural language, lines of 6 to 20
 words, forty lines under a heading with a date. Every third word is English, so that synonyms and related words find
-something. Questions hold six words, one name and one month. Times are processor
-time, so that a busy machine counts little, and a question's is the best of three. `FORESTAY_BENCH_FACTS` takes other
-sizes, apart by commas.
+something. Questions have six words, one name and one month. Times are processor time, so that a busy machine has little
+effect, and a question's time is the best of three. `FORESTAY_BENCH_FACTS` takes other sizes, separated by commas.
 
-tantivy, bm25s and usearch get the same lines and questions, already split into words, and answer with the best 300 by
-BM25 or by the likeness of vectors alone: they keep no records, no signatures, no headings and no neighbours.
+tantivy, bm25s and usearch get the same lines and questions, already split into words. They answer with the best 300 by
+BM25, or by the similarity of vectors alone: they keep no records, no signatures, no headings and no neighbours.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _MONTHS = ("January", "April", "May", "August", "November")
 
 
 class Writer:
-    """Texts and questions from a seed."""
+    """Writes texts and questions from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
@@ -91,7 +90,7 @@ def run() -> list[Row]:
         for signal in ("neighbours", "synonyms", "related", "gist", "dates"):
             without = _asked(warm, questions, Terms(**{signal: False}))
             rows.append((f"recall: a question without {signal}, {wanted:,} facts", _shown(without), _shown(full)))
-        used += memory() - before  # with what questions made, without what the measurements below leave behind
+        used += memory() - before  # includes what the questions allocated, but not the measurements below
         beside = (used - size) / len(warm.facts)
         rows.append((f"recall: a question, {wanted:,} facts", _shown(full), "all signals"))
         rows.append(
@@ -109,14 +108,14 @@ def run() -> list[Row]:
 
 
 def _load_tables() -> None:
-    """What all sessions of a process share is in memory before anything is measured."""
+    """Load the tables that all sessions of a process share, before anything is measured."""
     small, writer = Warm(), Writer(12)
     take(small, writer.text(), "ingest:small", 0)
     rank(small, writer.question())
 
 
 async def _resumed(wanted: int) -> tuple[float, float]:
-    """The processor time in which another process answers from a session of so many facts: kept, and folded anew."""
+    """Return the processor time of resuming a session and a first question: from its snapshot, and folded anew."""
     with tempfile.TemporaryDirectory() as folder:
         path, writer = Path(folder) / "scale.db", Writer(11)
         async with Relay.open(path) as relay:
@@ -142,7 +141,7 @@ async def _resumed(wanted: int) -> tuple[float, float]:
 
 
 def _beside(warm: Warm, questions: list[str], wanted: int) -> list[Row]:
-    """The other engines, on the same lines."""
+    """Measure the other engines on the same lines."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "facts.txt"

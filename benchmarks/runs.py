@@ -1,10 +1,10 @@
-"""What a run costs, with full durability: `python -m benchmarks.runs`, or `run()` for `make bench`.
+"""The cost of a run with full durability: `python -m benchmarks.runs`, or `run()` for `make bench`.
 
-Figures are of this machine. DBOS is measured beside us, in an environment of its own, doing the same five steps: each
-step's output is on disk before the next step begins, the start and the end of the whole too. That is seven commits for
-DBOS (start, five outputs, end) and six for us (an end and the start that follows from it are one), all of them synced:
-`commits()` counts ours. A step of ours that records an effect inside itself has a record more, and is a row of its own.
-Both are called in the process and wait for the end; ours runs on the event loop that `forestay up` runs on.
+The figures are this machine's. DBOS is measured beside us in its own environment, with the same five steps: each step's
+output is on disk before the next step begins, and so are the start and the end of the run. That is seven commits for
+DBOS (start, five outputs, end) and six for us (an end and the start that follows are one commit), all of them synced;
+`commits()` counts ours. Steps that also record an effect inside have one more record each, and have their own row.
+Both are called in the process and wait for the end; ours uses the same event loop as `forestay up`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from forestay.surface import run as on_loop
 
 TENANT = "bench"
 
-# The same five steps, each recorded before the next begins, on a SQLite file, called from as many threads.
+# The same five steps, each recorded before the next begins, on a SQLite file, called from `clients` threads.
 _DBOS = """
 import json, sys, threading, time
 from dbos import DBOS
@@ -106,7 +106,7 @@ async def _one(runs: Runs, workflow: str) -> float:
 
 
 async def throughput(workflow: str, clients: int, seconds: float, nodes: NodeRegistry) -> tuple[float, float, float]:
-    """(runs/s, p50 ms, p99 ms) from the request to the terminal event on disk."""
+    """Return (runs/s, p50 ms, p99 ms) from the request to the terminal event on disk."""
     with tempfile.TemporaryDirectory() as folder:
         async with host(Path(folder), nodes) as runs:
             for item in documents():
@@ -126,7 +126,7 @@ async def throughput(workflow: str, clients: int, seconds: float, nodes: NodeReg
 
 
 def documents() -> list[dict[str, Any]]:
-    """One node; five steps, each on record before the next; five steps with an effect on record inside each."""
+    """Return three workflows: one node; five recorded steps; five steps that each record an effect."""
     return [
         document("noop", [{"id": "n", "typeId": "core.noop"}]),
         document("five", [{"id": f"s{i}", "typeId": "bench.step"} for i in range(5)]),
@@ -149,7 +149,7 @@ def registry() -> NodeRegistry:
 
 
 async def commits(workflow: str) -> int:
-    """How many transactions one run of `workflow` is."""
+    """Return the number of transactions of one run of `workflow`."""
     count = 0
     with tempfile.TemporaryDirectory() as folder:
         async with host(Path(folder), registry()) as runs:
@@ -169,7 +169,7 @@ async def commits(workflow: str) -> int:
 
 
 async def mapped(count: int) -> float:
-    """Items/s of a map whose every item is an effect on record."""
+    """Return the items/s of a map that records an effect for each item."""
     inner = {"items": "inputs.items", "concurrency": 64, "node": {"typeId": "bench.effect"}}
     with tempfile.TemporaryDirectory() as folder:
         async with host(Path(folder), registry()) as runs:
@@ -183,7 +183,7 @@ async def mapped(count: int) -> float:
 
 
 async def growth(events: int) -> tuple[float, float]:
-    """Microseconds an event of one endless loop costs: the first thousands, and those around number `events`."""
+    """Return the microseconds per event of one long loop: for its first thousands, and around number `events`."""
     loop = document(
         "loop",
         [{"id": "a", "typeId": "core.transform", "config": {"assign": {"n": "variables.n + 1"}}}],
@@ -219,7 +219,7 @@ async def growth(events: int) -> tuple[float, float]:
 
 
 async def suspended(count: int) -> tuple[float, float]:
-    """(seconds from opening the file to the first answered approval, KiB in memory for a suspended run)."""
+    """Return (seconds from opening the file to the first answered approval, KiB of memory per suspended run)."""
     gate = document("gate", [{"id": "g", "typeId": "core.approvalGate"}])
     with tempfile.TemporaryDirectory() as folder:
         async with host(Path(folder)) as runs:
@@ -249,8 +249,8 @@ async def suspended(count: int) -> tuple[float, float]:
 
 
 def resumed(suspended_runs: int = 0) -> tuple[float, float]:
-    """Seconds from the start of a host's process to the first new event of the run that a SIGKILL interrupted, and to
-    its first answer: a real `forestay up`, killed while a run waits for a moment that passes meanwhile."""
+    """Return the seconds from the start of a host's process to the first new event of an interrupted run, and to its
+    first answer. A real `forestay up` gets SIGKILL while a run waits for a time that passes before the restart."""
     pause = document("pause", [{"id": "w", "typeId": "core.delay", "config": {"delayMs": 400}}])
     gate = document("gate", [{"id": "g", "typeId": "core.approvalGate"}])
     with tempfile.TemporaryDirectory() as folder:
@@ -263,7 +263,7 @@ def resumed(suspended_runs: int = 0) -> tuple[float, float]:
                 client.post("/v1/runs", json={"workflowId": "gate"}).raise_for_status()
             run_id = client.post("/v1/runs", json={"workflowId": "pause"}).json()["runId"]
             process.kill()
-        time.sleep(0.5)  # the pause is over before anybody is there to see it
+        time.sleep(0.5)  # the pause ends while no host runs
         with _up(folder, defined) as (process, client, begun):
             answered = time.time() - begun
             page = client.get(f"/v1/runs/{run_id}/events/poll", params={"lastSequence": 1, "timeout": 10}).json()
@@ -329,7 +329,7 @@ async def streams(count: int, ticks: int) -> tuple[float, float]:
 
 
 def dbos(clients: int) -> dict[str, Any]:
-    """The alternative on the same machine, doing the same five steps; it leaves SQLite at synchronous=FULL too."""
+    """Measure DBOS on the same machine with the same five steps; it also leaves SQLite at synchronous=FULL."""
     with tempfile.TemporaryDirectory() as folder:
         return alternatives.measure("dbos-3.3.0", _DBOS, folder, str(clients), "3")
 
@@ -357,7 +357,7 @@ def run() -> list[tuple[str, str, str]]:
         count = on_loop(commits(workflow))
         for clients in (1, 16):
             ours, theirs = [], []
-            for _ in range(3 if workflow == "five" else 1):  # in turns: the disk is not equally fast all the time
+            for _ in range(3 if workflow == "five" else 1):  # in turns: the disk's speed changes over time
                 ours.append(on_loop(throughput(workflow, clients, 2.0, types)))
                 if workflow == "five":
                     theirs.append(dbos(clients))

@@ -1,6 +1,6 @@
-"""What a person waits for: one command with an extension from the cache, many extensions at once, many loaded.
+"""A person's waiting times: one command with an extension from the cache, many extensions at once, many loaded.
 
-The commands are started as programs, as a shell does it; each has been run once before, so that the cache is filled.
+The commands are started as programs, as a shell does; each runs once before, so that the cache is filled.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _ext(*words: str) -> list[str]:
 
 
 def _wall(folder: Path, words: list[str], runs: int) -> list[float]:
-    """Seconds until the program has ended, after a first run that does not count."""
+    """Return the seconds of each run of a program, after a first run that does not count."""
     taken = []
     environ = {**os.environ, "PI_EXTENSION_LOG_DIR": str(folder / "logs")}
     for _ in range(runs + 1):
@@ -82,7 +82,7 @@ def _wall(folder: Path, words: list[str], runs: int) -> list[float]:
 
 
 async def _beside_others(folder: Path, paths: list[Path]) -> Row:
-    """The same tool, in a suite of its own and in one with many others, in turns."""
+    """Call the same tool in a suite of its own and in one with many others, in turns."""
     async with AsyncExitStack() as stack:
         ledger = await stack.enter_async_context(Ledger.open(folder / "l.db"))
         alone, among = [

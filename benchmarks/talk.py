@@ -1,9 +1,8 @@
-"""A long chat over eleven months, made from a seed out of hand-written threads, and questions about it.
+"""A long chat over eleven months, made from a seed and hand-written threads, and questions about it.
 
-Six people talk in pairs, each pair on eight days. A day is one text under its date; threads of
-`benchmarks/talk_threads.py` stand between small talk. Every thread is told by each of the six people with another
-detail, so that each question has at least five near misses that only a name, a neighbouring line or a date tells
-apart.
+Six people talk in pairs, each pair on eight days. A day is one text under its date, with threads from
+`benchmarks/talk_threads.py` between small talk. Each of the six people tells every thread with another detail, so each
+question has at least five near misses, which differ only in a name, a neighbouring line or a date.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _Ask = tuple[str, str, _Line]  # kind, question, the line that answers
 
 
 class _Day:
-    """One day of one pair: its threads in the order in which they are told."""
+    """One day of one pair, with its threads in order."""
 
     def __init__(self, day: date, pair: tuple[str, str]) -> None:
         self.day, self.pair = day, pair
@@ -43,7 +42,7 @@ class _Day:
 
 
 def talk(seed: int = 41) -> tuple[Warm, list[Question]]:
-    """The chat's facts and the questions, each with the number of the line that answers it."""
+    """Return the chat's facts, and the questions, each with the number of the line that answers it."""
     rng = random.Random(seed)
     days = [
         _Day(_BEGIN + timedelta(days=40 * place + rng.randint(0, 36)), pair)
@@ -71,7 +70,7 @@ def talk(seed: int = 41) -> tuple[Warm, list[Question]]:
 
 
 def _told(thread: Thread, days: list[_Day], rng: random.Random) -> list[tuple[_Day, _Ask]]:
-    """The thread as each of the people tells it to somebody."""
+    """Add the thread once for each person, who tells it to another; return its questions."""
     values = _values(thread, len(PEOPLE), rng)
     made: list[tuple[_Day, _Ask]] = []
     for teller, slots in zip(PEOPLE, values, strict=True):
@@ -93,7 +92,7 @@ def _told(thread: Thread, days: list[_Day], rng: random.Random) -> list[tuple[_D
 
 
 def _told_monthly(thread: Thread, days: list[_Day], rng: random.Random) -> list[tuple[_Day, _Ask]]:
-    """The thread in several months of each of the people, each time with another detail."""
+    """Add the thread in several months of each person, each time with another detail; return its questions."""
     made: list[tuple[_Day, _Ask]] = []
     for teller in PEOPLE:
         mine = [item for item in days if teller in item.pair]
@@ -109,7 +108,7 @@ def _told_monthly(thread: Thread, days: list[_Day], rng: random.Random) -> list[
 
 
 def _values(thread: Thread, count: int, rng: random.Random) -> list[dict[str, str]]:
-    """`count` different fillings of the thread's slots."""
+    """Return `count` different values for the thread's slots."""
     columns = {
         slot: rng.sample(values, count) if len(values) >= count else list(values) * count
         for slot, values in thread.slots.items()

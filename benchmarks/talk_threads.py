@@ -1,13 +1,13 @@
-"""What people say to each other in `benchmarks/talk.py`, written by hand, and what a third person asks about it.
+"""The hand-written threads of `benchmarks/talk.py`, and a third person's questions about them.
 
-A thread is a short exchange between {a} and {b}. A question names a kind, the line that answers it, and words of the
-asker's own: apart from names it shares no word with that line (`tests/relay/test_retrieval.py` checks it).
+A thread is a short exchange between {a} and {b}. A question has a kind, the line that answers it, and its own words:
+apart from names it shares no word with that line (`tests/relay/test_retrieval.py` checks it).
 
-- `neighbour`   the line answers what was said just before it; the subject stands there
+- `neighbour`   the line answers the line just before it, which has the subject
 - `pronoun`     the line says it, she, there, that one
 - `paraphrase`  the line has its subject, in other words than the question's
-- `dated`       the same was said in several months; the question names the month, the line does not
-- `changed`     it was said one way and months later another way; the later line counts
+- `dated`       people say the same in several months; the question names the month, the line does not
+- `changed`     somebody says one thing and months later another; the later line counts
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class Thread(NamedTuple):
-    """Lines as (speaker, text); questions as (kind, line, text); `later` is the change of mind, months afterwards."""
+    """Lines as (speaker, text); questions as (kind, line, text); `later` is the change of mind, months later."""
 
     lines: tuple[tuple[str, str], ...]
     asks: tuple[tuple[str, int, str], ...]
@@ -242,7 +242,7 @@ THREADS: tuple[Thread, ...] = (
     ),
 )
 
-# Said in several months by the same person; the question names the month.
+# The same person says these in several months; the question names the month.
 MONTHLY: tuple[Thread, ...] = (
     Thread(
         (("b", "How was the weekend?"), ("a", "We walked from the station to {x} and got soaked.")),

@@ -1,8 +1,8 @@
 """A thousand workers, a hundred databases and a billion records a day: `python -m benchmarks thousand`.
 
-It measures what a record, a beat, a look and a hint cost on this machine, and works out from that how much of each
-resource is in use at each factor of ten, and which is used up first. `COSTS` are those of one run, on two cores that
-others used too; `docs/explanation/a-thousand-workers.md` walks through what they make.
+It measures the cost of a record, a beat, a look and a hint on this machine. From that it computes how much of each
+resource is in use at each factor of ten, and which resource runs out first. `COSTS` are the costs of one run, on two
+cores that others also used; `docs/explanation/a-thousand-workers.md` explains the results.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from forestay.kernel import Ledger
 from forestay.runs import QUEUE, projections
 
 DAY = 86_400
-PEAK = 3.0  # the busiest second has so many times the average
-BEATS, LOOKS, HINTS = 1 / 0.8, 1 / 0.25, 1 / 0.01  # a second and process; of hints at most
+PEAK = 3.0  # the load of the busiest second, as a multiple of the average
+BEATS, LOOKS, HINTS = 1 / 0.8, 1 / 0.25, 1 / 0.01  # per second and process; of hints, the most
 DATABASE_CORES, WORKER_CORES = 32, 2
 MOST_CONNECTIONS, CONNECTIONS = 5_000, 10  # of a server, of a process
-COMMITS = 2_000.0  # a second that reach a disk which takes half a millisecond
-DISK, KEPT_DAYS = 4e12, 30  # bytes; then records go to an archive in object storage
+COMMITS = 2_000.0  # per second, for a disk that takes half a millisecond
+DISK, KEPT_DAYS = 4e12, 30  # bytes; after these days, records go to an archive in object storage
 _TIMES = 300
 
 
 class Costs(NamedTuple):
-    """Of one record or one process. Seconds are of one core."""
+    """The costs of one record or one process, in seconds of one core."""
 
     database_record: float  # the database's, of a record with its projections
     worker_record: float
@@ -52,7 +52,7 @@ class Fleet(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What is in use of a resource, as a share of what there is."""
+    """A resource, and the share of it that is in use."""
 
     resource: str
     share: float
@@ -70,12 +70,12 @@ STEPS = (
 
 
 def uses(fleet: Fleet, costs: Costs = COSTS) -> list[Use]:
-    """How much of each resource is in use in the busiest second, the scarcest first. Tenants are spread evenly over
-    databases, and each worker works for one of them."""
+    """Return the use of each resource in the busiest second, the scarcest first. Tenants are spread evenly over the
+    databases, and each worker works for one database."""
     records = PEAK * fleet.records / DAY / fleet.databases
     workers = max(1.0, fleet.workers / fleet.databases)
     batches = workers * min(HINTS, records / costs.group / workers)
-    told = batches * (workers - 1) * costs.hint  # every batch is told to every other process
+    told = batches * (workers - 1) * costs.hint  # every other process gets a hint for every batch
     living = workers * (BEATS * costs.beat + LOOKS * costs.look)
     found = [
         Use("records on the database's processor", records * costs.database_record / DATABASE_CORES),
@@ -90,7 +90,7 @@ def uses(fleet: Fleet, costs: Costs = COSTS) -> list[Use]:
 
 
 def rows(costs: Costs = COSTS) -> Iterator[fleet.Row]:
-    """For each step what is scarcest, and what comes next."""
+    """Yield the scarcest resource of each step, and the next two."""
     for step in STEPS:
         first, second, third, *_ = uses(step, costs)
         what = f"{step.records:,.0f} records a day, {step.workers:,} worker(s), {step.databases} database(s)"
@@ -143,7 +143,7 @@ async def _living(address: str, server: Server) -> dict[str, float]:
 
 
 def _hint(server: Server, listeners: int = 20) -> float:
-    """Of telling one listener: notices that twenty hear, less notices that nobody hears."""
+    """Return the cost of a hint to one listener: notices to twenty listeners, less notices to none."""
     with ExitStack() as stack:
         talking = stack.enter_context(psycopg.connect(server.address, autocommit=True))
 
@@ -157,7 +157,7 @@ def _hint(server: Server, listeners: int = 20) -> float:
 
 
 def _each(server: Server, work: Callable[[], object]) -> float:
-    """Seconds of the database's processor that one of many takes."""
+    """Return the database's processor seconds for one of many calls."""
     begun = server.seconds()
     for _ in range(_TIMES):
         work()

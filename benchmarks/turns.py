@@ -1,4 +1,4 @@
-"""What one agent turn costs: processor time, commits, records and bytes of the ledger."""
+"""The cost of one agent turn: processor time, commits, records and bytes of the ledger."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READ = Turn("", (ScriptedCall("read", {"path": "note.md"}),))
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Of one run, on average; `copies` is how often a record holds the whole answer."""
+    """The average of one run; `copies` counts the records that have the whole answer."""
 
     milliseconds: float
     commits: float
@@ -33,7 +33,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 async def cost(*turns: Turn, runs: int = _RUNS) -> Cost:
-    """Runs of one agent, by eight clients at once; commits are those of one run alone."""
+    """Measure runs of one agent by eight clients at once; the commits are those of a single run alone."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "note.md").write_text("The Aurora lies at berth 7.\n")

@@ -1,8 +1,8 @@
 """Measure another checkout and this one in turns: `python -m benchmarks.versus FOLDER [AREA…]`.
 
-Both run under this environment's packages. Each area is measured three times (VERSUS_ROUNDS), by turns, and the best
-figure of each row counts: what disturbs a machine makes a figure worse, never better. Rows with another name on the
-other side are not compared; they are listed at the end.
+Both use this environment's packages. Each area is measured three times (VERSUS_ROUNDS) in turns, and the best figure of
+each row counts: a disturbance makes a figure worse, never better. A row that only one side has is not compared; its
+name is printed after its area.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FORMER = re.compile(r"\bholdfast\b")
 
 
 class Figure(NamedTuple):
-    """The first number of a row, in seconds where it is a time. `more`: a higher one is better."""
+    """The first number of a row, a time in seconds. `more`: a higher one is better."""
 
     value: float
     shown: str
@@ -35,7 +35,7 @@ class Figure(NamedTuple):
         return max(self, other) if self.more else min(self, other)
 
     def times(self, before: Figure) -> float:
-        """How many times as good this is as `before`."""
+        """Return how many times as good this is as `before`."""
         return self.value / before.value if self.more else before.value / self.value
 
 

@@ -1,7 +1,7 @@
-"""Fetch the example extensions that pi 0.73.1 ships, for the tests: one archive of 5 MB, checked against the lock.
+"""Fetch the example extensions of pi 0.73.1 for the tests: one archive of 5 MB, checked against the lock.
 
-Nothing is fetched when the examples, or the whole corpus (`make corpus`), are here. Without a network, or without npm,
-it says so, and the tests that need the examples are skipped.
+It fetches nothing when the examples, or the whole corpus (`make corpus`), are present. Without a network or npm, it
+says so, and the tests that need the examples are skipped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _fetch(package: dict[str, str]) -> None:
 
     npm = assets.npm_command()
     if npm is None:
-        raise OSError("there is no npm")
+        raise OSError("npm is missing")
     with tempfile.TemporaryDirectory() as folder:
         command = [*npm, "pack", "--silent", f"{package['package']}@{package['version']}"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
@@ -49,7 +49,7 @@ def _fetch(package: dict[str, str]) -> None:
         archive = Path(folder) / done.stdout.strip().splitlines()[-1]
         digest = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
         if digest != package["integrity"]:
-            raise ValueError("the archive is not the one that corpus/lock.json names")
+            raise ValueError("the archive does not match corpus/lock.json")
         beside = PLACE.with_name(".examples")
         with tarfile.open(archive) as tar:
             wanted = [item for item in tar.getmembers() if item.name.startswith(_WANTED)]

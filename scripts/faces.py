@@ -1,11 +1,12 @@
-"""The import contract: a package is used through its face, which is what its `__init__` exports.
+"""Checks the import contract: other packages use a package only through its face, the names that `__init__` exports.
 
-    python scripts/faces.py        what breaks the contract; exit 1 when something does
+    python scripts/faces.py        list the breaches of the contract; exit 1 when there is one
 
-1. In `src`, no module imports a module of another package; what it takes from a package is in that package's face.
-2. An exported name is not the name of a module of the same package: the module would take its place.
-3. An exported name is taken from the face by other code, a test or a benchmark, or a page shows it as code.
-4. A test looks inside the package that its folder names, a benchmark inside one package. `reaching` lists the others.
+1. In `src`, no module imports a module of another package; it takes names only from that package's face.
+2. An exported name is not the name of a module of the same package: the module would replace it.
+3. Other code, a test or a benchmark uses each exported name, or a page shows it as code.
+4. A test imports modules only of the package that its folder names, a benchmark only of one package. `reaching` lists
+   the exceptions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WHOLE = frozenset({"assets", "cli", "client", "console"})  # small packages that
 
 
 def faces() -> dict[str, set[str]]:
-    """What each package exports."""
+    """Return the names that each package exports."""
     return {name: _exported(name) for name in PACKAGES}
 
 
@@ -46,12 +47,12 @@ def modules(package: str) -> set[str]:
 
 
 Import = tuple[int, str, list[tuple[str, str]]]
-"""Line, module, names with what they are called here."""
+"""Line, module, and the names, each with its name in the importing file."""
 
 
 @cache
 def _read(file: Path) -> tuple[list[Import], list[tuple[str, str]]]:
-    """Each `from forestay… import …` of a file, and each `name.attribute` in it. A file without imports has neither."""
+    """Return each `from forestay… import …` of a file, and each `name.attribute` in it; without imports, neither."""
     text = file.read_text("utf-8")
     if "from forestay" not in text:
         return [], []
@@ -68,14 +69,14 @@ def _read(file: Path) -> tuple[list[Import], list[tuple[str, str]]]:
 
 
 def imports(file: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """Each `from forestay.… import …` of a file: line, module, names."""
+    """Yield each `from forestay.… import …` of a file: line, module, names."""
     for line, module, names in _read(file)[0]:
         if module != "forestay":
             yield line, module, [name for name, _ in names]
 
 
 def broken() -> Iterator[str]:
-    """Every breach of 1 and 2, with its place."""
+    """Yield every breach of 1 and 2, with its place."""
     shown = faces()
     for file in sorted(SOURCE.rglob("*.py")):
         own = file.relative_to(SOURCE).parts[0]
@@ -88,14 +89,14 @@ def broken() -> Iterator[str]:
                 yield f"{place}: {module} is inside {package}; take it from forestay.{package}"
             for name in names if not inside else ():
                 if name not in shown[package] | modules(package):
-                    yield f"{place}: forestay.{package} does not show {name}"
+                    yield f"{place}: forestay.{package} does not export {name}"
     for package, names in shown.items():
         for name in sorted(names & modules(package) if package not in WHOLE else ()):
-            yield f"forestay.{package} shows {name}, which is the name of a module of its own"
+            yield f"forestay.{package} exports {name}, which is also the name of one of its modules"
 
 
 def unused() -> Iterator[str]:
-    """Every exported name that no code outside uses and no page shows as code (3)."""
+    """Yield every exported name that no code outside uses and no page shows as code (3)."""
     used = {package: set[str]() for package in PACKAGES}
     folders = ("src", "tests", "benchmarks", "scripts", "examples")
     for file in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
@@ -106,11 +107,11 @@ def unused() -> Iterator[str]:
     shown = set(re.findall(r"\w+", " ".join(re.findall(r"^```.*?^```|`[^`\n]+`", pages, re.DOTALL | re.MULTILINE))))
     for package, names in faces().items():
         for name in sorted(names - used[package] - shown):
-            yield f"forestay.{package} shows {name}, and nobody uses it"
+            yield f"forestay.{package} exports {name}, and nobody uses it"
 
 
 def _uses(file: Path) -> Iterator[tuple[str, str]]:
-    """What a file takes from faces: `from forestay.runs import Run`, or `runs.Run` once `runs` is imported."""
+    """Yield the names that a file takes from faces: by `from forestay.runs import Run`, or as `runs.Run`."""
     taken, dotted = _read(file)
     whole: dict[str, str] = {}
     for _, module, names in taken:
@@ -123,7 +124,7 @@ def _uses(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def reaching() -> Iterator[str]:
-    """Every import of a test or a benchmark that looks inside a package which is not its own (4)."""
+    """Yield every import of a test or a benchmark from inside a package that is not its own (4)."""
     for file in sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]):
         inside = [(line, module) for line, module, _ in imports(file) if module.count(".") > 1]
         own = file.relative_to(ROOT).parts[1]

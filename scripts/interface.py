@@ -1,7 +1,7 @@
-"""The interface that extensions find, name by name: what works, what differs, what is absent; from the tests' marks.
+"""The interface for extensions, name by name, from the tests' marks: what works, what differs, what is absent.
 
-A test says what it proves with `@pytest.mark.api("pi.on", "ctx.hasUI", …)`. A name works when a test proves it; what is
-said here about a name is how it differs from pi, or why it is absent.
+A test names what it proves with `@pytest.mark.api("pi.on", "ctx.hasUI", …)`. A name works when a test proves it. The
+tables below say how a name differs from pi, or why it is absent.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ GROUPS: dict[str, tuple[str, str]] = {
         "ui mode hasUI cwd sessionManager modelRegistry model scopedModels thinkingLevel isIdle isProjectTrusted "
         "signal abort hasPendingMessages shutdown getContextUsage compact getSystemPrompt",
     ),
-    "tool ctx": ("what the context of a tool has beside it", "tools executeTool"),
+    "tool ctx": ("more names in the context of a tool", "tools executeTool"),
     "command ctx": (
-        "what the context of a command has beside it",
+        "more names in the context of a command",
         "getSystemPromptOptions waitForIdle newSession fork navigateTree switchSession reload",
     ),
     "ctx.ui": (
@@ -53,45 +53,45 @@ GROUPS: dict[str, tuple[str, str]] = {
 }
 
 DIFFERS = {
-    "pi.registerShortcut": "At a terminal a key acts where the terminal tells it from others; `/key NAME` always does.",
+    "pi.registerShortcut": "A key works where the terminal can tell it from others; `/key NAME` always works.",
     "pi.registerMcpServer": "A person approves the server before it is started.",
-    "pi.registerToolRenderer": "`next()` gives its own extension's renderers; other extensions are asked after it.",
-    "pi.registerMarkdownTransformer": "What it makes of a text is shown beside the text, marked as the extension's.",
-    "pi.registerVirtualModel": "The thinking level of a route has no effect and no retry is told; `models.default` "
-    "names a model of the host.",
-    "pi.getMcpServers": "Values of variables and headers of other extensions' servers are left out.",
+    "pi.registerToolRenderer": "`next()` calls the same extension's renderers; other extensions are asked after it.",
+    "pi.registerMarkdownTransformer": "The transformed text is shown beside the text, marked as the extension's.",
+    "pi.registerVirtualModel": "The thinking level of a route has no effect, and retries give no event; "
+    "`models.default` names a model of the host.",
+    "pi.getMcpServers": "It leaves out the values of variables and headers of other extensions' servers.",
     "event.agent_before_settle": "Entries of the type `context_edit` are left out.",
     "event.provider_stream_event": "`data` is the host's own `text_delta`; a provider's bytes stay with the host.",
-    "pi.sendUserMessage": "A follow-up is a turn of its own, and so is what comes without `deliverAs` while an agent "
-    "works; pi refuses that. Text alone, no images.",
-    "pi.sendMessage": "A follow-up is a turn of its own; what is sent at `agent_end` is one only with `triggerTurn`.",
-    "pi.exec": "The program is confined and sees what the extension may.",
-    "pi.setModel": "The turn under way goes on with its model; the next one has the one that was chosen.",
-    "pi.setThinkingLevel": "It is kept in the session and told; the host's models have no such level.",
-    "pi.getSettings": "The model, the thinking level and the theme; the host's own settings are not told.",
-    "ctx.mode": "`tui` while a person is there, `print` otherwise.",
-    "ctx.isProjectTrusted": "Always true: an extension runs when a person trusts the project, and not before.",
-    "ctx.shutdown": "It ends a chat; a host that others use goes on.",
-    "ctx.modelRegistry": "Keys stay with the host; `getApiKey` gives a word that opens nothing.",
-    "command ctx.getSystemPromptOptions": "The folder, the active tools and the prompt alone.",
+    "pi.sendUserMessage": "A follow-up is a turn of its own. So is a message without `deliverAs` while an agent works, "
+    "which pi refuses. Text only, no images.",
+    "pi.sendMessage": "A follow-up is a turn of its own; a message at `agent_end` is one only with `triggerTurn`.",
+    "pi.exec": "The program is confined and sees only what the extension may see.",
+    "pi.setModel": "The current turn keeps its model; the next one uses the chosen model.",
+    "pi.setThinkingLevel": "The session keeps the level and events report it; the host's models have no such level.",
+    "pi.getSettings": "It returns the model, the thinking level and the theme, but not the host's own settings.",
+    "ctx.mode": "`tui` while a person is present, `print` otherwise.",
+    "ctx.isProjectTrusted": "Always true: an extension runs only when a person trusts the project.",
+    "ctx.shutdown": "It ends a chat; a host that others use continues.",
+    "ctx.modelRegistry": "Keys stay with the host; `getApiKey` returns a placeholder.",
+    "command ctx.getSystemPromptOptions": "It has only the folder, the active tools and the prompt.",
     "tool ctx.executeTool": "A tool of another extension needs the capability `tool`.",
-    "ctx.ui.setHiddenThinkingLabel": "It is taken; no thinking is shown.",
-    "ctx.ui.setEditorComponent": "It is kept and given back; the editor stays the front end's own.",
+    "ctx.ui.setHiddenThinkingLabel": "It is accepted; no thinking is shown.",
+    "ctx.ui.setEditorComponent": "It is kept and returned; the front end keeps its own editor.",
     "ctx.ui.addAutocompleteProvider": "A chat asks it at the tab key, for the last word of the line.",
-    "ctx.ui.onTerminalInput": "It hears the keys of components; a line reaches nobody before it is sent.",
-    "ctx.ui.setToolsExpanded": "It is kept and given back; what is folded is the person's choice.",
+    "ctx.ui.onTerminalInput": "It gets the keys of components; no extension sees a line before it is sent.",
+    "ctx.ui.setToolsExpanded": "It is kept and returned; the person chooses what is folded.",
     "event.after_provider_response": "Status 200 and no headers: a provider's own stay with the host.",
-    "event.before_provider_request": "Of what it changes, messages, tokens and temperature count.",
-    "event.session_directory": "It is heard by who listens; the host chooses where sessions lie.",
+    "event.before_provider_request": "Only changes of messages, tokens and temperature count.",
+    "event.session_directory": "Listeners get it; the host chooses the folder of the sessions.",
     "program.-p": "On the PATH of the extension's programs, under its grants and tokens; it keeps no session.",
     "program.--mode-rpc": "prompt, steer, follow_up, clear_queue, abort, new_session, get_state, get_messages, "
     "set_model, get_last_assistant_text, get_available_models.",
 }
 
 ABSENT = {
-    "event.before_provider_headers": "Requests to providers, and their keys, are the host's.",
+    "event.before_provider_headers": "Only the host makes requests to providers and has their keys.",
     "event.project_trust": "A person decides about trust before any extension runs.",
-    "event.cache_warming_decision": "The host warms no caches of providers.",
+    "event.cache_warming_decision": "The host does not warm caches of providers.",
 }
 
 
@@ -100,7 +100,7 @@ def names() -> list[str]:
 
 
 def proofs(tests: Path = TESTS) -> dict[str, list[str]]:
-    """Which tests prove a name, as their marks say."""
+    """Return the tests that prove each name, from their marks."""
     found: dict[str, list[str]] = {}
     for path in sorted(tests.rglob("test_*.py")):
         text = path.read_text("utf-8")
@@ -122,13 +122,13 @@ def _marks(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def faults(proved: dict[str, list[str]]) -> list[str]:
-    """What does not fit: a name without a proof, a proof of nothing, a proof of what is absent."""
+    """List the mistakes: a name without a proof, a proof of an unknown name, a proof of an absent one."""
     known = names()
     said = {**DIFFERS, **ABSENT}
     return [
         *(f"no test proves {name}" for name in known if name not in proved and name not in ABSENT),
         *(f"a test proves {name}, which is absent" for name in ABSENT if name in proved),
-        *(f"{name} is no name of the interface" for name in (*proved, *said) if name not in known),
+        *(f"{name} is not a name of the interface" for name in (*proved, *said) if name not in known),
         *(f"{name} both differs and is absent" for name in DIFFERS if name in ABSENT),
     ]
 
@@ -142,8 +142,8 @@ def interface_page() -> str:
         "# What extensions find",
         "",
         "Each name of pi 1.5.0's interface for extensions, and what it does here. A name *works* when a test of this",
-        "project proves it; the tests are named. *Differs* says how, *absent* says why. This page is generated by",
-        "`make docs` from the tests' marks (`@pytest.mark.api`) and `scripts/interface.py`.",
+        "project proves it; the table names the tests. *Differs* says how, *absent* says why. `make docs` generates",
+        "this page from the tests' marks (`@pytest.mark.api`) and `scripts/interface.py`.",
         "",
         f"{len(names())} names: {works} work, {len(differs)} differ, {len(absent)} are absent.",
         "",

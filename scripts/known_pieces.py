@@ -1,8 +1,8 @@
 """Measure words, letters, characters and their joints with six real tokenizers: `python scripts/known_pieces.py`.
 
-Writes `src/forestay/models/known_pieces.txt`, which `most_tokens.py` reads. It takes some minutes and needs npm;
-`--words` and `--joints` measure these alone and keep the rest. The words are those of our own texts: the thesaurus and
-the list of everyday words with their inflections, a list of German words, the documentation, the sources.
+It writes `src/forestay/models/known_pieces.txt`, which `most_tokens.py` reads. It takes some minutes and needs npm;
+`--words` and `--joints` measure only these and keep the rest. The words come from our own texts: the thesaurus and the
+list of everyday words with their inflections, a list of German words, the documentation, the sources.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROOM = 215_000  # letters of all words with a space each; the rarest words are 
 _BATCH = 5_000
 CHANGING = ("claude",)  # tokenizers that read a text in the form NFKC
 _WORD = re.compile(r"[A-Za-z]{2,}")
-_NO_WORD = 20  # so many letters are an alphabet, or names that are written together
+_NO_WORD = 20  # a word of this many letters is an alphabet, or joined names
 _SHORT_VOWEL = re.compile(r"[^aeiou]*[aeiou][^aeiouwxy]")  # such a word doubles its last letter: stop, stopped
 _BEFORE = (
     *string.punctuation,
@@ -42,14 +42,14 @@ _BEFORE = (
     "\r",
     "\x01",
     "7",
-)  # what a word may follow that is neither space nor letter
-_BEFORE_CHARACTERS = (" ", "a", ".", "\n")  # a tokenizer may join these with the first byte of what follows
+)  # the characters before a word, other than spaces and letters
+_BEFORE_CHARACTERS = (" ", "a", ".", "\n")  # a tokenizer may join these with the first byte after them
 _LAST_CHARACTER = 0x30000
 _HEAD = "# Written by scripts/known_pieces.py: what six real tokenizers make of words, letters and characters.\n"
 
 
 def most(counters: Counters, texts: Sequence[str], names: Sequence[str] = NAMES) -> list[int]:
-    """For each text, the most tokens that one of the six gives it."""
+    """Return for each text the most tokens that one of the six gives it."""
     found: list[int] = []
     for start in range(0, len(texts), _BATCH):
         batch = texts[start : start + _BATCH]
@@ -68,7 +68,7 @@ def pairs(counters: Counters) -> Iterator[str]:
 
 
 def words(counters: Counters, joined: Container[str]) -> Iterator[str]:
-    """Words by what they cost behind a space and behind anything else."""
+    """Yield the table's lines of words, grouped by their cost after a space and after anything else."""
     met = our_words()
     told = [f" {word}" for word in met]
     spaced = dict(zip(met, most(counters, told), strict=True))
@@ -87,7 +87,7 @@ def words(counters: Counters, joined: Container[str]) -> Iterator[str]:
 
 
 def our_words() -> Counter[str]:
-    """The words of our texts, and how often each stands there; their other forms stand there 0 times."""
+    """Return the words of our texts with their frequencies; their other forms count 0 times."""
     met = Counter(word for pattern in TEXTS for word in _read(pattern))
     forms = [word for word in met if word.islower() or word.isupper() or word.istitle()]  # no camelCase
     forms += (form for pattern in LISTS for word in _read(pattern) for form in inflections(word))
@@ -103,7 +103,7 @@ def _read(pattern: str) -> Iterator[str]:
 
 
 def inflections(word: str) -> Iterator[str]:
-    """The forms of a verb, a noun and an adjective by rule; `word` may be none of them."""
+    """Yield a word's forms as a verb, a noun and an adjective by rule, whatever the word is."""
     stem = word.removesuffix("e")
     if re.search("[^aeiou]y$", word):
         stem = f"{word[:-1]}i"
@@ -117,7 +117,7 @@ def inflections(word: str) -> Iterator[str]:
 
 
 def _frequent(found: Sequence[str], met: Counter[str], saved: dict[str, int]) -> list[str]:
-    """The most frequent of `found` that fit; of those that are met equally often, the ones that save most."""
+    """Return the most frequent words of `found` that fit; of equally frequent ones, those that save most."""
     of_any_case = Counter[str]()
     for word, times in met.items():
         of_any_case[word.lower()] += times
@@ -131,23 +131,21 @@ def _frequent(found: Sequence[str], met: Counter[str], saved: dict[str, int]) ->
 
 
 def characters(counters: Counters) -> Iterator[str]:
-    """Characters by what they cost those tokenizers that get to see them as they are."""
+    """Yield the table's lines of characters, by their cost in the tokenizers that do not change them first."""
     every = [chr(code) for code in range(0x80, _LAST_CHARACTER) if not 0xD800 <= code < 0xE000]
     costs = dict(zip(every, _cost(counters, every), strict=True))
     cheap = [text for text in every if costs[text] < len(text.encode())]
     for before in _BEFORE_CHARACTERS:
         for text, count in zip(cheap, _cost(counters, cheap, before), strict=True):
             costs[text] = max(costs[text], count)
-    assert all(cost <= len(text.encode()) for text, cost in costs.items()), (
-        "a character is at most a token for each byte"
-    )
+    assert all(cost <= len(text.encode()) for text, cost in costs.items()), "a character has at most one token per byte"
     for wanted in (1, 2):
         found = [ord(text) for text, cost in costs.items() if cost == wanted < len(text.encode())]
         yield from _lines(f"characters {wanted}", _ranges(found))
 
 
 def _cost(counters: Counters, texts: Sequence[str], before: str = "") -> Iterator[int]:
-    """What characters cost behind `before`; tokenizers that would change a character never see it."""
+    """Yield the cost of characters after `before`; a tokenizer that changes a character is left out for it."""
     alone = [name for name in NAMES if name not in CHANGING]
     told = [before + text for text in texts]
     for text, every, some in zip(texts, most(counters, told), most(counters, told, alone), strict=True):
@@ -155,10 +153,10 @@ def _cost(counters: Counters, texts: Sequence[str], before: str = "") -> Iterato
 
 
 def joints(counters: Counters) -> Iterator[str]:
-    """Where a token holds a part of one character and a part or the whole of the next one.
+    """Yield the table's lines of joints: a token has a part of one character and a part or all of the next one.
 
-    Left out are those that cost nothing: what `characters` has measured behind a space, and a character of two bytes
-    that loses one of them to a token which counts for its neighbour.
+    It leaves out joints that cost nothing: those after a space, which `characters` has measured, and a character of two
+    bytes that loses one of them to a token which counts for its neighbour.
     """
     tokens = (token for name in ON_BYTES for token in counters.vocabulary(name))
     found = {joint for token in tokens for joint in joints_of(token)}
@@ -188,8 +186,8 @@ def _lines(head: str, items: Iterable[str]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--words", action="store_true", help="measure the words alone")
-    parser.add_argument("--joints", action="store_true", help="measure the joints alone")
+    parser.add_argument("--words", action="store_true", help="measure only the words")
+    parser.add_argument("--joints", action="store_true", help="measure only the joints")
     only = {name for name, wanted in vars(parser.parse_args()).items() if wanted}
     kept = [line for line in TABLE.read_text("ascii").splitlines() if only and line.split()[0] not in only]
     with tempfile.TemporaryDirectory() as folder, counting(Path(folder)) as counters:

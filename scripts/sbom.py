@@ -1,8 +1,8 @@
 """The bill of materials of a release (CycloneDX 1.6), from the locks; `python scripts/sbom.py [FILE]` writes it.
 
-- B1  Every package of the locks is in it, with its version, all hashes of its files and its licence.
-- B2  A package without a hash, or without an allowed licence in `licences.toml`, fails.
-- B3  The same locks make the same bytes: no date, no random number.
+- B1  It has every package of the locks, with its version, all hashes of its files and its licence.
+- B2  A package without a hash, or without an allowed licence in `licences.toml`, is an error.
+- B3  The same locks give the same bytes: no date, no random number.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Package(NamedTuple):
 
 
 class Licences(NamedTuple):
-    """What `licences.toml` says."""
+    """The content of `licences.toml`."""
 
     allowed: frozenset[str]
     exceptions: dict[str, str]
     packages: dict[str, str]
 
     def allows(self, package: Package) -> bool:
-        """Of alternatives one is enough; of what holds together, everything is needed."""
+        """Whether a licence is allowed: one of its alternatives (OR), with all parts of it (AND)."""
         if package.name in self.exceptions:
             return True
         choices = package.licence.split(" OR ")
@@ -64,18 +64,18 @@ def licences() -> Licences:
 
 
 def python_packages(text: str, known: dict[str, str]) -> Iterator[Package]:
-    """The packages of one lock of pip."""
+    """Yield the packages of one lock of pip."""
     for entry in re.split(r"\n(?=\S)", text.strip()):
         found = _ENTRY.match(entry)
         if found is None:
-            raise SystemExit(f"This is no line of a lock: {entry[:80]!r}")
+            raise SystemExit(f"This is not a line of a lock: {entry[:80]!r}")
         name = canonicalize_name(found[1])
         hashes = tuple(("SHA-256", digest) for digest in sorted(_SHA256.findall(entry)))
         yield Package("pypi", name, found[2], hashes, known.get(name, ""))
 
 
 def npm_packages(text: str) -> Iterator[Package]:
-    """The packages of npm's lock; the first entry is the folder itself."""
+    """Yield the packages of npm's lock, without its first entry, the folder itself."""
     for place, item in json.loads(text)["packages"].items():
         if place:
             kind, _, digest = item.get("integrity", "").partition("-")
@@ -84,7 +84,7 @@ def npm_packages(text: str) -> Iterator[Package]:
 
 
 def packages(known: Licences) -> list[Package]:
-    """Every package of every lock (B1)."""
+    """Return every package of every lock (B1)."""
     found = {
         package.purl: package
         for lock in PYTHON_LOCKS
@@ -95,7 +95,7 @@ def packages(known: Licences) -> list[Package]:
 
 
 def faults(found: list[Package], known: Licences) -> Iterator[str]:
-    """What must not be released (B2)."""
+    """Yield what must not be released (B2)."""
     for package in found:
         if not package.hashes:
             yield f"{package.purl} has no hash in its lock."
@@ -106,7 +106,7 @@ def faults(found: list[Package], known: Licences) -> Iterator[str]:
 
 
 def runtime() -> set[str]:
-    """The packages that a host needs, with every extra: what forestay requires, and what that requires."""
+    """Return the packages that a host needs, with every extra: forestay's requirements, and theirs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = [text for extra in project["optional-dependencies"].values() for text in extra]
     pending = [Requirement(text) for text in (*project["dependencies"], *extras)]

@@ -1,12 +1,12 @@
-"""How far one job walks through the code: distinct modules entered, and calls from one module into another.
+"""Measures how far one job walks through the code: the modules it enters, and the calls between modules.
 
     python scripts/walk.py                the four walks, as the table of docs/explanation/architecture.md
-    python scripts/walk.py --list         and which modules each one enters
-    python scripts/walk.py --crossings    and which functions of which modules are called most from another module
+    python scripts/walk.py --list         and the modules that each one enters
+    python scripts/walk.py --crossings    and the functions that other modules call most
 
-Each job is done twice to warm up and, when what those left to do in the background is done, once more under a profiler,
-in process, with a scripted model. A call counts when a function of one module is entered, or a coroutine of it goes on,
-straight from a function of another.
+Each job runs twice to warm up. After the background work of these runs has ended, it runs once more under a profiler,
+in process, with a scripted model. A call counts when a function of one module directly enters a function, or resumes a
+coroutine, of another module.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ export default (pi) => pi.registerTool({ name: "berth", description: "Reads the 
   parameters: { type: "object", properties: {} },
   execute: async () => ({ content: [{ type: "text", text: readFileSync("note.md", "utf8") }] }) });
 """
-_REST = 0.5  # seconds in which what a job leaves to other threads is done
+_REST = 0.5  # seconds for a job's work in other threads to end
 Job = Callable[[], Awaitable[object]]
 
 
 class Walk:
-    """What a profiler saw of one job; `on` while it looks."""
+    """What a profiler saw of one job; it counts while `on`."""
 
     def __init__(self) -> None:
         self.on = False

@@ -1,7 +1,7 @@
-"""The build hook of the wheel: puts the packages from npm into it, so that a machine with only Python runs everything.
+"""The build hook of the wheel: adds the packages from npm, so that a machine with only Python runs everything.
 
 npm installs them from the lock and checks every hash. The bundler is a native program, so the wheel is for the platform
-that it was built on. Without npm the wheel is plain, and `forestay setup` fetches the packages later.
+that it is built on. Without npm the wheel has no such packages, and `forestay setup` fetches them later.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
         self._folder = tempfile.TemporaryDirectory(prefix="forestay-wheel-")
         reason = _npm(Path(self.root)).install(Path(self._folder.name) / "npm")
         if reason:
-            self.app.display_warning(f"The wheel carries no packages from npm: {reason}.")
+            self.app.display_warning(f"The wheel has no packages from npm: {reason}.")
             return
         modules = Path(self._folder.name) / "npm" / "node_modules"
         for path in sorted(path for pattern in SHIPPED for path in modules.glob(pattern)):
@@ -61,7 +61,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
 
 def _npm(root: Path) -> Any:
-    """The module that runs npm, loaded without the package around it: the build has none of its dependencies."""
+    """Load the module that runs npm without its package, because the build has none of the package's dependencies."""
     spec = importlib.util.spec_from_file_location("npm", root / ASSETS / "npm.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

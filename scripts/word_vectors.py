@@ -1,10 +1,10 @@
 """Learn a vector for each word from all-MiniLM-L6-v2: `python scripts/word_vectors.py`.
 
-Writes `src/forestay/models/word_vectors.bin`. It takes five minutes of one core and needs pip and npm. The vectors are
-those with which the sum over a text's words comes nearest to what the model says of the whole text, on 16,000
-definitions and examples of WordNet; a word that is in none of them keeps the vector that the model gives it alone. The
-words are those of `related_words.txt`. The weights of the model are under the Apache licence 2.0, WordNet under one of
-its own that allows any use.
+It writes `src/forestay/models/word_vectors.bin`, takes five minutes of one core and needs pip and npm. The vectors are
+chosen so that the sum over a text's words comes nearest to the model's vector of the whole text, on 16,000 definitions
+and examples of WordNet. A word in none of them keeps the model's vector of the word alone. The words are those of
+`related_words.txt`. The weights of the model are under the Apache licence 2.0, WordNet under its own licence, which
+allows any use.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from scripts import related_words  # noqa: E402
 
 _TEXTS = 16_000
 _SHORTEST, _LONGEST = 12, 110  # characters
-_CENTRE = 0.7  # the part of what all texts have in common that is taken away
-_RARE = 1e-3  # the share of a word at which it counts half
+_CENTRE = 0.7  # the part of the texts' mean that is subtracted
+_RARE = 1e-3  # a word with this share of the words counts half
 _ALONE = 0.6  # the length of a word's vector before anything is learned
-_HOLD = 2.0  # how much a vector is held where it was
+_HOLD = 2.0  # how strongly a vector is held to its start
 _ROUNDS = 30
 _FINE = 0.15  # the step of a number, in standard deviations
 _EXAMPLE = re.compile(r'"([^"]{8,120})"')
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _texts(archive: tarfile.TarFile) -> list[str]:
-    """Definitions and examples of words in lower case, as many of the one as of the other, from a seed."""
+    """Return as many definitions as examples of words in lower case, chosen from a seed."""
     definitions: list[str] = []
     examples: list[str] = []
     for kind in related_words.KINDS:
@@ -79,7 +79,7 @@ def _texts(archive: tarfile.TarFile) -> list[str]:
 
 
 class _Pooling:
-    """What turns vectors of words into vectors of texts, the sum over the root of the count, and its transpose."""
+    """Turns vectors of words into vectors of texts (the sum over the root of the count), and its transpose."""
 
     def __init__(self, bags: Sequence[Sequence[int]], size: int) -> None:
         import numpy
@@ -99,7 +99,7 @@ class _Pooling:
         return self._summed((vectors[self._texts] * self._weights)[order], self._words[order], self._size)
 
     def _summed(self, rows: Any, keys: Any, count: int) -> Any:
-        """The sum of the rows of each key; keys are in order."""
+        """Return the sum of the rows of each key; the keys are sorted."""
         np = self._np
         begins = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
         out = np.zeros((count, rows.shape[1]), dtype=np.float32)
@@ -108,7 +108,7 @@ class _Pooling:
 
 
 def _learned(bags: Sequence[Sequence[int]], wanted: Any, begun: Any) -> Any:
-    """Least squares by conjugate gradients, held to where it began."""
+    """Solve the least squares by conjugate gradients, held to the start."""
     import numpy
 
     pooling = _Pooling(bags, len(begun))
@@ -126,7 +126,7 @@ def _learned(bags: Sequence[Sequence[int]], wanted: Any, begun: Any) -> Any:
 
 
 def _narrowed(vectors: Any, bags: Sequence[Sequence[int]]) -> Any:
-    """In the directions in which texts differ most."""
+    """Project the vectors on the directions in which texts differ most."""
     import numpy
 
     texts = _Pooling(bags, len(vectors)).texts(vectors)

@@ -1,1 +1,1 @@
-"""The figures that the project has set itself, beside what they were and what the machine allows. `make bars`."""
+"""The project's goals for its figures, beside the old figures and the machine's limits. `make bars`."""

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.bars [NAME…]`: measure every bar, or some, and write benchmarks/BARS.md when all were.
+"""`python -m benchmarks.bars [NAME…]`: measure every bar, or some; write benchmarks/BARS.md after measuring all.
 
-BARS_SHARE makes it shorter, for a look that is written nowhere: 0.1 is a tenth of the work.
+BARS_SHARE makes it shorter, without a report: 0.1 is a tenth of the work.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ REPORT = Path(__file__).parents[1] / "BARS.md"
 def main() -> int:
     share = float(os.environ.get("BARS_SHARE") or 1)
     everything = [*guests.bars(share), *hosts.bars(share), *ledger.bars(share)]
+    known = [bar.name for bar in everything]
+    if unknown := [name for name in sys.argv[1:] if name not in known]:
+        print(f"No bar is called {', '.join(unknown)}. There are: {', '.join(known)}.", file=sys.stderr)
+        return 2
     wanted = [bar for bar in everything if bar.name in sys.argv[1:]] or everything
     found = []
     for bar in wanted:
@@ -43,10 +47,10 @@ def _report(found: list[tuple[Bar, Answer]]) -> list[str]:
     return [
         "# Bars",
         "",
-        "Written by `make bars`: the figures that the project has set itself. `before` is what 0.1 gave on the machine "
-        "of its day, which may have been slower or faster than this one: only the same machine makes the two a ratio; "
-        "`the limit` is what the disk, the engine or the interpreter would allow on this machine, measured in the same "
-        "run; `distance` is how many times better the limit is.",
+        "Written by `make bars`: the project's goals for its figures. `before` is the figure of 0.1 on the machine of "
+        "that time, which may have been slower or faster than this one; only figures of one machine can be compared. "
+        "`the limit` is what the disk, the engine or the interpreter allows on this machine, measured in the same run. "
+        "`distance` says how many times better the limit is.",
         "",
         f"{datetime.now(UTC):%Y-%m-%d}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}, load {os.getloadavg()[2]:.1f}",

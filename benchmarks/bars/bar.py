@@ -1,4 +1,4 @@
-"""A bar, what was measured for it, and both as a row of a table. Pure."""
+"""A bar, its measurement, and both as a row of a table. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "/s": 1.0, "MiB": 1.0, "times": 1.0}
 
 
 class Measured(NamedTuple):
-    """A figure in seconds, pieces a second, MiB or times; and what the machine allows, with what that is."""
+    """A figure in seconds, items per second, MiB or times; the machine's limit for it, and what sets that limit."""
 
     value: float
     limit: float
@@ -17,7 +17,7 @@ class Measured(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """`before` is what 0.1 did, None where nobody measured it. `more`: a higher figure is the better one."""
+    """A goal for a figure. `before` is the figure of 0.1, None when it was not measured. `more`: higher is better."""
 
     name: str
     what: str
@@ -31,12 +31,12 @@ class Bar(NamedTuple):
         return value >= self.goal if self.more else value <= self.goal
 
     def distance(self, found: Measured) -> float:
-        """How many times as good the limit is as the figure."""
+        """Return how many times as good as the figure the limit is."""
         return found.limit / found.value if self.more else found.value / found.limit
 
 
 Answer = Measured | str
-"""What was measured, or why nothing was."""
+"""A measurement, or the reason why there is none."""
 
 
 def table(rows: Sequence[tuple[Bar, Answer]]) -> list[str]:
@@ -57,7 +57,7 @@ def row(bar: Bar, answer: Answer) -> str:
 
 
 def figure(value: float, unit: str) -> str:
-    """`unit` as a reader wants it; times are given in seconds."""
+    """Format a figure in `unit`; `value` is in seconds for a time."""
     shown = value * _UNITS[unit]
     digits = 0 if shown >= 100 else 1 if shown >= 10 else 2
     return f"{shown:,.{digits}f}{'' if unit == '/s' else ' '}{unit}"

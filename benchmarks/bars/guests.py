@@ -54,7 +54,7 @@ def _build(share: float) -> Measured:
                 built = time.perf_counter()
                 bundle(source(entry))
             except Problem:
-                continue  # what does not compile has no time
+                continue  # an extension that does not compile has no time
             whole.append(built - started)
             bundling.append(time.perf_counter() - built)
     return Measured(percentile(whole, 0.95), percentile(bundling, 0.95), "bundling alone (esbuild), p95 of the same")

@@ -1,4 +1,4 @@
-"""Bars of the ledger: beside plain sqlite3 of the same durability, and with millions of records."""
+"""Bars of the ledger: beside plain sqlite3 with the same durability, and with millions of records."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _found: list[Big] = []
 
 
 def _big(many: int) -> Big:
-    """Both figures of one large ledger, which is filled once."""
+    """Measure both figures of one large ledger, which is filled once."""
     if not _found:
         with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
             _found.append(asyncio.run(_measured(Path(name) / "ledger.db", many)))
@@ -75,7 +75,7 @@ async def _fill(ledger: Ledger, first: int, last: int) -> None:
 
 
 async def _costs(ledger: Ledger) -> tuple[float, float]:
-    """Seconds of an append, the best of three stretches; and of verifying one record."""
+    """Return the seconds of an append, the best of three stretches, and of verifying one record."""
     append = 1 / max([await kernel._appends(ledger, f"at{time.monotonic_ns()}", 1, 400) for _ in range(3)])
     began = time.perf_counter()
     found = await ledger.verify()

@@ -1,1 +1,1 @@
-"""A soak: one real host under a mixed load at 80 % of what it was measured to carry. `make soak`."""
+"""A soak: one real host under a mixed load at 80 % of its measured capacity. `make soak`."""

@@ -1,6 +1,6 @@
 """`python -m benchmarks.soak [SECONDS]`: warm up, measure the capacity, soak at a share of it with restarts, verify.
 
-SOAK_SECONDS, SOAK_SHARE (of the capacity) and SOAK_RESTARTS say how long, how hard and how often.
+SOAK_SECONDS, SOAK_SHARE (of the capacity) and SOAK_RESTARTS change the length, the load and the number of restarts.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ REPORT = Path(__file__).parents[1] / "SOAK.md"
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "soak.svg"
 _CLIENTS = 8
 _MOST_WARM = 60.0
-_DRIVER_CORES = 0.6  # what the clients use at most
+_DRIVER_CORES = 0.6  # the most that the clients use
 
 
 class Wish(NamedTuple):
-    """How long, at which share of the capacity, and with how many restarts."""
+    """The settings of a soak: its length, its share of the capacity, its restarts."""
 
     seconds: float = 480.0
     share: float = 0.8
@@ -39,7 +39,7 @@ class Wish(NamedTuple):
 
     @property
     def warm(self) -> float:
-        """Seconds to warm up, and as many to measure the capacity."""
+        """The seconds to warm up; measuring the capacity takes as many."""
         return min(self.seconds / 10, _MOST_WARM)
 
 
@@ -95,14 +95,14 @@ async def _drive(served: Served, wish: Wish) -> tuple[Soak, Busy]:
         task.cancel()
     await asyncio.gather(*beside, return_exceptions=True)
     load.close()
-    # What failed while warming up is a failure too; its times are not looked at.
+    # A failure during the warm-up counts too; its times do not.
     done = [item for item in load.done[:early] if item.error] + load.done[early:]
     soak = Soak(began, length, capacity, rate, done, samples, load.behind, False, 0, served.restarts)
     return soak, Busy(*((now - then) / took for now, then in zip(_spent(served), before, strict=True)))
 
 
 def _spent(served: Served) -> tuple[float, float]:
-    """Seconds of processor time: of the host, and of everything on the machine."""
+    """Return the processor seconds of the host, and of everything on the machine."""
     name, *ticks = Path("/proc/stat").read_text().splitlines()[0].split()
     idle = int(ticks[3]) + int(ticks[4])
     assert name == "cpu"
@@ -117,7 +117,7 @@ async def _watch(served: Served, samples: list[Sample]) -> None:
 
 
 async def _disturb(served: Served, wish: Wish, seconds: float) -> None:
-    """Restart the host at equal distances: by turns it is asked to go, and killed."""
+    """Restart the host at equal intervals, in turns by SIGTERM and SIGKILL."""
     began = time.perf_counter()
     for number in range(wish.restarts):
         due = began + seconds * (number + 1) / (wish.restarts + 1)
@@ -132,13 +132,13 @@ def _report(soak: Soak, wish: Wish, busy: Busy) -> list[str]:
     return [
         "# Soak",
         "",
-        f"Written by `make soak`: one `forestay up` process, asked over HTTP at {wish.share:.0%} of the capacity "
-        "measured before, and restarted meanwhile: by turns with SIGTERM and with SIGKILL. A client that finds nobody "
-        "asks again under the same `Idempotency-Key`.",
+        f"Written by `make soak`: one `forestay up` process gets requests over HTTP at {wish.share:.0%} of its "
+        "measured capacity. Meanwhile it is restarted, in turns with SIGTERM and with SIGKILL. A client that gets no "
+        "answer asks again under the same `Idempotency-Key`.",
         "Of twenty operations ten are runs of five nodes, four call an extension's tool from a workflow, three are "
         "agent turns (two model answers and a tool call), three are relay sessions (open, ingest, dispatch, close). "
-        "Models are scripted; the ledger syncs every commit. Times count from the moment an operation was due. "
-        "The ledger keeps everything, so it grows with the operations; nothing else may.",
+        "Models are scripted; the ledger syncs every commit. Times count from the moment when an operation is due. "
+        "The ledger keeps everything, so it grows with the operations; nothing else may grow.",
         "",
         f"{datetime.now(UTC):%Y-%m-%d}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores, "
         f"Python {platform.python_version()}",

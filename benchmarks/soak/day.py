@@ -24,7 +24,7 @@ _HOURS = 12.0
 
 
 def main() -> int:
-    logging.disable(logging.CRITICAL)  # what a host says while it dies
+    logging.disable(logging.CRITICAL)  # a dying host logs errors
     hours = float(sys.argv[1]) if len(sys.argv) > 1 else _HOURS
     began = time.process_time()
     soak, found = live(hours, lambda words: print(f"# {words}", file=sys.stderr, flush=True))
@@ -41,16 +41,16 @@ def report(soak: Soak, found: Found, spent: float) -> Sequence[str]:
     return [
         "# Day",
         "",
-        "Written by `make day`: one host lives through a day on the clock of the simulation (`tests/simulation`), "
-        "below its sockets and on a real SQLite file in memory. It is restarted all the time: by turns it is asked to "
-        "go, dies between two steps, and loses its power inside a commit. A client that finds nobody asks again under "
+        "Written by `make day`: one host runs for a day on the simulation's clock (`tests/simulation`), without real "
+        "sockets and on a real SQLite file in memory. It is restarted all the time, in turns by a request to stop, by "
+        "a crash between two steps, and by a power loss inside a commit. A client that gets no answer asks again under "
         "the same `Idempotency-Key`.",
         "Of twenty operations six are runs, four have an effect outside, two wait for an approval, one has children, "
         "three are agents, three are relay sessions (open, ingest, dispatch, close), one is a note that lives for half "
         "an hour. Beside them schedules fire, timers of up to half an hour run out, events from outside start runs, "
-        "and webhooks are delivered. An operation's time is the processor time of all that happened until its end, in "
-        "the host, its client and the simulation. The ledger keeps everything, so it grows with the operations; "
-        "nothing else may.",
+        "and webhooks are delivered. An operation's time is the processor time that the host, its client and the "
+        "simulation use until it ends. The ledger keeps everything, so it grows with the operations; nothing else may "
+        "grow.",
         "",
         f"{datetime.now(UTC):%Y-%m-%d}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores, "
         f"Python {platform.python_version()}",

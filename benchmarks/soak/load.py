@@ -1,9 +1,9 @@
-"""The load: four kinds of operation over HTTP, each checked for what it should have given.
+"""The load: four kinds of operation over HTTP; each checks its result.
 
-In the closed loop so many clients ask one after the other, which finds out what the host can carry. In the open loop
-operations begin when the clock says so, whether or not those before have ended; an operation's time counts from the
-moment it was due, so a host that falls behind cannot hide it. A client whose host is away asks again, under the same
-`Idempotency-Key`, until it is answered.
+In the closed loop each client sends its next operation after the last one has ended; this measures the host's capacity.
+In the open loop operations begin at fixed times, whether or not earlier ones have ended. An operation's time counts
+from the moment when it is due, so a slow host cannot hide a delay. A client whose host is away asks again under the
+same `Idempotency-Key`, until it gets an answer.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _MOST_OPEN = 400
-_PATIENCE, _PAUSE = 60.0, 0.1  # seconds that a client goes on asking, and between two times
+_PATIENCE, _PAUSE = 60.0, 0.1  # seconds that a client keeps asking, and between two attempts
 # Of twenty operations: ten runs, four calls of an extension's tool, three agent turns, three relay sessions.
 MIX = ("run", "tool", "run", "agent", "run", "relay", "run") * 2 + ("run", "tool", "agent", "tool", "relay", "run")
 _NOTES = "The Aurora lies at berth 7. She sails on Thursday. The Petrel lies at berth 3. Her rudder is being mended."
 
 
 class Load:
-    """Operations against one host, and what became of them."""
+    """Operations against one host, and their results."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.done: list[Done] = []
         self.behind = 0
         self._address = address
-        self._idle: list[tuple[float, Connection]] = []  # since when, the newest last
+        self._idle: list[tuple[float, Connection]] = []  # each with the time since which it is idle, the newest last
         self._numbers = itertools.count()
 
     async def closed(self, clients: int, seconds: float) -> float:
-        """Operations a second with so many clients."""
+        """Return the operations per second with `clients` clients."""
         kinds, first = itertools.cycle(MIX), len(self.done)
         began = time.perf_counter()
 
@@ -53,14 +53,14 @@ class Load:
         return (len(self.done) - first) / (time.perf_counter() - began)
 
     async def open(self, rate: float, seconds: float) -> None:
-        """`rate` operations a second, evenly, for so long."""
+        """Begin `rate` operations per second, evenly, for `seconds`."""
         began, running = time.perf_counter(), set[asyncio.Task[None]]()
         for number in range(int(rate * seconds)):
             due = began + number / rate
             if (wait := due - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
             if len(running) >= _MOST_OPEN:
-                self.behind += 1  # the host is not keeping up; that is an error of its own
+                self.behind += 1  # the host does not keep up; this counts as an error
                 continue
             task = asyncio.create_task(self._operate(MIX[number % len(MIX)], due))
             running.add(task)
@@ -81,9 +81,9 @@ class Load:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection that nobody uses; one on which something failed is not used again.
+        """Yield an unused connection; after a failure it is closed.
 
-        The host closes one that was idle for its keep-alive time: a client lets it go before that.
+        The host closes a connection that is idle for its keep-alive time, so a client drops it before that.
         """
         now = time.perf_counter()
         while self._idle and self._idle[0][0] < now - HttpLimits().keep_alive_seconds / 2:
@@ -97,7 +97,7 @@ class Load:
         self._idle.append((time.perf_counter(), host))
 
     def _kept(self) -> Connection | None:
-        """The newest idle connection that a host has not closed."""
+        """Return the newest idle connection that the host has not closed."""
         while self._idle:
             host = self._idle.pop()[1]
             if not host.reader.at_eof():
@@ -107,7 +107,7 @@ class Load:
 
 
 class Client:
-    """One operation's requests, each with a key of its own."""
+    """One operation's requests, each with its own key."""
 
     def __init__(self, load: Load, number: int) -> None:
         self.number = number
@@ -130,7 +130,7 @@ class Client:
 
 
 async def _run(host: Client, workflow: str, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A run from its creation to its last event."""
+    """Create a run, follow it to its last event, and return it."""
     body = {"workflowId": workflow, **({"inputs": inputs} if inputs else {})}
     run_id = (await host.ask("POST", "/v1/runs", body))["runId"]
     while not (await host.ask("GET", f"/v1/runs/{run_id}/events/poll?timeout=30"))["isComplete"]:
@@ -156,7 +156,7 @@ async def _agent(host: Client) -> None:
 
 
 async def _relay(host: Client) -> None:
-    """A session from its opening to its end: notes in, a question, an answer."""
+    """Open a session, ingest notes, ask a question, and close the session."""
     opened = await host.ask("POST", "/crp/sessions", {"app_id": f"soak-{host.number}"})
     session = f"/crp/sessions/{opened['session_id']}"
     taken = await host.ask("POST", f"{session}/ingest", {"text": _NOTES, "source_label": "notes"})
@@ -167,7 +167,7 @@ async def _relay(host: Client) -> None:
     repeats = host.repeats
     try:
         await host.ask("POST", f"{session}/close")
-    except AssertionError as refused:  # asked again after a crash, a session that was closed says that it is
+    except AssertionError as refused:  # a close that is repeated after a crash may find the session closed
         if host.repeats == repeats or "The session is closed." not in str(refused):
             raise
 

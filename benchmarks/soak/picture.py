@@ -1,6 +1,6 @@
-"""A soak as a picture for the documentation: memory, files and latency over its time, as SVG. Pure.
+"""Draws a soak for the documentation: memory, files and latency over time, as SVG. Pure.
 
-A thin upright line is a restart of the host.
+A thin vertical line is a restart of the host.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOOKS = ("#1b6ca8", "#c0562f", "#3d8b4f", "#7a4fa3", "#a8841b", "#555555", "#c2
 
 
 class Line(NamedTuple):
-    """A name and its points: seconds from the beginning, and a value."""
+    """A name and its points: seconds from the start, and a value."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -32,7 +32,7 @@ class Panel(NamedTuple):
 
 
 def panels(soak: Soak) -> list[Panel]:
-    """What the picture shows; each point of latency is the p99 of an equal part of the time."""
+    """Return the picture's panels; each point of latency is the p99 of an equal part of the time."""
     held = [item for item in soak.samples if 0 <= item.at - soak.began <= soak.seconds]
     held = held[:: max(1, len(held) // _MOST_POINTS)]
     times = [item.at - soak.began for item in held]
@@ -70,7 +70,7 @@ def _latencies(soak: Soak, kind: str) -> list[tuple[float, float]]:
 
 
 def picture(soak: Soak, title: str) -> str:
-    """The whole picture."""
+    """Return the whole picture as SVG."""
     drawn = panels(soak)
     height = _TOP + len(drawn) * (_PANEL + _GAP)
     away = [item.at - soak.began for item in soak.restarts]
@@ -113,7 +113,7 @@ def _panel(panel: Panel, top: int, seconds: float, away: Sequence[float]) -> str
 
 
 def _rounded(value: float) -> float:
-    """The next of 1, 2 and 5 times a power of ten, for an axis that people can read."""
+    """Round up to 1, 2 or 5 times a power of ten, for an axis that people can read."""
     step = 1.0
     while step * 10 <= value:
         step *= 10

@@ -60,7 +60,7 @@ _CALL = {"path": "notes/berths.md"}
 
 
 def write(folder: Path) -> None:
-    """Put the project into `folder`."""
+    """Write the project to `folder`."""
     files: dict[str, str | dict[str, Any]] = {
         "forestay.toml": _CONFIG,
         "notes/berths.md": _NOTE,

@@ -1,4 +1,4 @@
-"""A soak as a table: a row for each equal part of its time. Pure."""
+"""Writes a soak as a table: a row for each equal part of its time. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from benchmarks.soak.verdict import Sample, Soak, faults, slope
 
 
 def table(soak: Soak, part: str = "minute", length: float = 60.0) -> list[str]:
-    """Operations, errors, memory and files by `part`, and p50 and p99 of each kind in milliseconds. What met a restart
-    has a column of its own: how many operations, and the seconds of the longest."""
+    """Return operations, errors, memory and files by `part`, and p50 and p99 of each kind in milliseconds. Operations
+    that met a restart have their own column: their number, and the seconds of the longest."""
     head = [part, "operations", "errors", "met a restart", "RSS MiB", "own MiB", "open files", "ledger MiB", "log MiB"]
     kinds = soak.kinds
     lines = [f"| {' | '.join([*head, *(f'{kind} p50/p99 ms' for kind in kinds)])} |"]
@@ -43,7 +43,7 @@ def _sizes(sample: Sample | None) -> list[str]:
 
 
 def findings(soak: Soak) -> list[str]:
-    """The lines under the table: restarts, memory, ledger and the verdict."""
+    """Return the lines under the table: restarts, memory, ledger and the verdict."""
     found = faults(soak)
     return [
         *(_restarts(soak) if soak.restarts else ()),

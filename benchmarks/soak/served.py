@@ -1,4 +1,4 @@
-"""The soaked host as a process: `forestay up` on a folder, stopped or killed and started again on the same port."""
+"""The host of a soak as a process: `forestay up` on a folder, stopped or killed and restarted on the same port."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MIB = 1024 * 1024
 
 
 class Served:
-    """One host over its lives. `address` stays the same from the first life on."""
+    """One host over several lives. `address` stays the same in all of them."""
 
     def __init__(self, folder: Path) -> None:
         self.life = 0
@@ -52,7 +52,7 @@ class Served:
         self._process.stdout.close()
 
     async def restart(self, how: signal.Signals) -> None:
-        """End this life and begin the next one; clients meanwhile find nobody."""
+        """End this life and begin the next one; in between, clients get no answer."""
         at = time.perf_counter()
         await asyncio.to_thread(self.stop, how)
         self._process, _ = await asyncio.to_thread(self._started, self.address[1])
@@ -60,11 +60,11 @@ class Served:
         self.restarts.append(Restart(at, how.name, time.perf_counter() - at))
 
     def spent(self) -> float:
-        """Seconds of processor time, of all lives."""
+        """Return the processor seconds of all lives."""
         return self._spent + cpu(self._process.pid)
 
     def sample(self) -> Sample | None:
-        """What the process and its files take now; None between two lives."""
+        """Measure the process and its files now; None between two lives."""
         process = Path(f"/proc/{self._process.pid}")
         try:
             fields = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
@@ -75,7 +75,7 @@ class Served:
         return Sample(time.perf_counter(), resident, private, files, self.life, *_sizes(self._folder))
 
     def verified(self) -> tuple[bool, int]:
-        """Whether `ledger verify` is content, and how many records it read."""
+        """Return whether `ledger verify` succeeds, and the number of records."""
         done = subprocess.run(
             [*_FORESTAY, "ledger", "verify", "--json"],
             cwd=self._folder,
@@ -89,13 +89,13 @@ class Served:
 
 
 def _sizes(folder: Path) -> tuple[float, float, float]:
-    """MiB of the ledger, of its write-ahead log, and of everything else under the folder."""
+    """Return the MiB of the ledger, of its write-ahead log, and of everything else under the folder."""
     ledger = log = other = 0
     for path in folder.rglob("*"):
         try:
             size = path.stat().st_size if path.is_file() else 0
         except OSError:
-            continue  # it was there a moment ago
+            continue  # the file has just disappeared
         if path.name == "ledger.db":
             ledger += size
         elif path.name == "ledger.db-wal":

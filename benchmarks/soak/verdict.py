@@ -1,14 +1,14 @@
-"""What a soak found, and what is wrong with it. Pure, so that its tests need no host.
+"""The results of a soak, and their verdict. Pure, so that its tests need no host.
 
-S1  Any operation that failed, or that could not begin, fails the soak; so does one that had to be repeated although
+S1  Every operation that failed, or that could not begin, fails the soak; so does one that had to be repeated although
     the host was not restarting.
-S2  Memory may grow by `slope_mib` a minute within a life of the host, its first third left out; growth below
-    `NOISE_MIB` in all is not looked at.
-S3  For each kind the p99 of the last third is at most twice that of the first, without what met a restart.
+S2  Memory may grow by `slope_mib` per minute within a life of the host, without its first third; a total growth below
+    `NOISE_MIB` is ignored.
+S3  For each kind the p99 of the last third is at most twice that of the first, without operations that met a restart.
 S4  The ledger verifies.
-S5  At the end no more than `MORE_FILES` descriptors are open that were not when the warm-up was over.
-S6  Files are bounded: the ledger's growth for each operation and the size of its write-ahead log are in the last third
-    at most `_MORE` times what they were in the first, and everything else grows by at most `OTHER_MIB`.
+S5  At the end at most `MORE_FILES` more descriptors are open than after the warm-up.
+S6  Files are bounded: in the last third, the ledger's growth per operation and the size of its write-ahead log are at
+    most `_MORE` times those of the first third, and everything else grows by at most `OTHER_MIB`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from benchmarks.measure import percentile
 SLOPE_MIB = 2.0
 NOISE_MIB = 6.0
 OTHER_MIB = 8.0
-LOG_MIB = 16.0  # a write-ahead log, and a growth of the ledger, below this is not looked at
-MORE_FILES = 64  # the connections of clients, which come and go
+LOG_MIB = 16.0  # a smaller write-ahead log, and a smaller growth of the ledger, is ignored
+MORE_FILES = 64  # for the changing connections of clients
 _TIMES = 2.0
 _MORE = 1.5
 
 
 class Done(NamedTuple):
-    """One operation: when it was due, how long it took from then on, and how often it had to be asked for again.
+    """One operation: when it was due, how long it took from then on, and how often its requests were repeated.
 
-    Where `seconds` are of another clock than `due`, `lasted` is of the same."""
+    When `seconds` use another clock than `due`, `lasted` is the duration on the clock of `due`."""
 
     kind: str
     due: float
@@ -42,11 +42,11 @@ class Done(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What the host took at one moment. Sizes are in MiB."""
+    """The host's memory and files at one moment. Sizes are in MiB."""
 
     at: float  # on the same clock as Done.due
     resident: float
-    private: float  # memory that no file stands behind: where a leak shows
+    private: float  # memory without a file behind it, where a leak shows
     files: int = 0  # open descriptors
     life: int = 0
     ledger: float = 0.0
@@ -55,7 +55,7 @@ class Sample(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """The host was told to go at `at`, and served again so many seconds later."""
+    """A restart: the host was stopped at `at`, and served again `seconds` later."""
 
     at: float
     how: str
@@ -75,22 +75,22 @@ class Soak(NamedTuple):
     ledger_ok: bool
     records: int
     restarts: Sequence[Restart] = ()
-    slope_mib: float = SLOPE_MIB  # by which memory may grow in a minute
-    measured: str = "latency"  # what the seconds of operations are
+    slope_mib: float = SLOPE_MIB  # the growth of memory that a minute may bring
+    measured: str = "latency"  # the name of what `Done.seconds` measures
 
     @property
     def kinds(self) -> list[str]:
         return list(dict.fromkeys(item.kind for item in self.done))
 
     def met(self, item: Done) -> bool:
-        """Whether the host was away at any time between the beginning and the end of an operation."""
+        """Whether the host was away at any time during an operation."""
         end = item.due + (item.seconds if item.lasted is None else item.lasted)
         return any(item.due <= away.at + away.seconds and away.at <= end for away in self.restarts)
 
 
 def slope(samples: Sequence[Sample]) -> float:
-    """MiB a minute: the least-squares slope of the private memory that all lives have in common, each at its own
-    level. The first third of a life, in which it warms up, is left out when there was more than one."""
+    """Return MiB per minute: one least-squares slope of private memory for all lives, each at its own level. With more
+    than one life, the first third of each, its warm-up, is left out."""
     lives: defaultdict[int, list[Sample]] = defaultdict(list)
     for item in samples:
         lives[item.life].append(item)
@@ -105,7 +105,7 @@ def slope(samples: Sequence[Sample]) -> float:
 
 
 def faults(soak: Soak) -> list[str]:
-    """What is wrong, in words; nothing when all held."""
+    """Describe what is wrong; an empty list when everything holds."""
     found = []
     errors = Counter(item.error for item in soak.done if item.error)
     found += [f"S1 {count} times {error}" for error, count in errors.most_common(5)]
@@ -128,7 +128,7 @@ def faults(soak: Soak) -> list[str]:
 
 
 def _files(soak: Soak) -> list[str]:
-    """S6."""
+    """Return the faults of S6."""
     found: list[str] = []
     early, late = (_third(soak, third) for third in (0, 2))
     if len(early) < 2 or len(late) < 2:
@@ -151,7 +151,7 @@ def _third(soak: Soak, third: int) -> list[Sample]:
 
 
 def _growth_each(soak: Soak, held: Sequence[Sample]) -> float | None:
-    """KiB by which the ledger and its log grew for each operation that was due meanwhile."""
+    """Return the KiB that the ledger and its log grew for each operation that was due in that time."""
     count = sum(held[0].at <= item.due < held[-1].at for item in soak.done)
     grown = held[-1].ledger + held[-1].log - held[0].ledger - held[0].log
     return grown * 1024 / count if count else None

@@ -1,11 +1,11 @@
 """forestay: an agent host that you can trust with other people's code.
 
-What a program uses is here; each name is imported when it is first asked for.
+This is the public interface for programs; each name is imported on first use.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as type checkers know it; importing `typing` would cost more than all of this
+TYPE_CHECKING = False  # type checkers know this name; importing `typing` would cost more than the rest of this file
 
 __version__ = "0.2.0"
 

@@ -1,7 +1,7 @@
-"""How a package shows what others may use of it.
+"""Gives a package its face: the names that other packages may use.
 
-A package's `__init__` lists its names once, as imports that type checkers read. Here the same list is read when the
-first name is asked for, and each name is imported when it is used: a command pays for the parts that it needs.
+A package's `__init__` lists its names once, as imports that type checkers read. This module reads the same list on the
+first access, and imports each name on its first use: a command loads only the parts that it needs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _IMPORT = re.compile(r"^    from (?P<module>[\w.]+) import (?:\((?P<many>[^)]*)\
 
 
 def exports(file: str) -> dict[str, tuple[str, str]]:
-    """What an `__init__` shows: each name, with the module that has it and its name there."""
+    """Return the names that an `__init__` exports, each with its module and its name there."""
     found: dict[str, tuple[str, str]] = {}
     for item in _IMPORT.finditer(Path(file).read_text("utf-8")):
         for text in (item["many"] or item["one"]).split(","):
@@ -27,7 +27,7 @@ def exports(file: str) -> dict[str, tuple[str, str]]:
 
 
 def face(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for a package."""
+    """Return `__getattr__` and `__dir__` for a package."""
     listed: dict[str, tuple[str, str]] = {}
 
     def get(name: str) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.bars.__main__ import main
 from benchmarks.bars.bar import Bar, Measured, figure, row, table
 
 
@@ -39,3 +40,12 @@ def test_what_was_not_measured_says_why() -> None:
 )
 def test_figures_are_for_readers(value: float, unit: str, told: str) -> None:
     assert figure(value, unit) == told
+
+
+def test_a_name_that_no_bar_has_measures_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bars", "one", "nosuch"])
+    assert main() == 2
+    told = capsys.readouterr()
+    assert told.out == "" and "No bar is called nosuch. There are: build, scan," in told.err

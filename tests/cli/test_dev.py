@@ -51,7 +51,7 @@ def test_an_edit_is_taken_over_and_a_mistake_leaves_what_runs(tmp_path: Path) ->
         assert terminal.expect(r"ready  (http://\S+?)/\n")[1] == url
         assert said(url) == "two and more"
         (tmp_path / "nodes.py").write_text("def broken(:\n")
-        terminal.expect(r"broken The node file nodes.py is no Python: .*\(line 1\)")
+        terminal.expect(r"broken The node file nodes.py is not Python: .*\(line 1\)")
         assert said(url) == "two and more"
         (tmp_path / "nodes.py").write_text(NODES.format(word="three"))
         (tmp_path / "flows" / "other.json").write_text("{")

@@ -182,7 +182,7 @@ def test_a_folder_is_trusted_as_it_was_looked_at(tmp_path: Path) -> None:
         assert visitor.http.post("/trust", data={"digest": digest, "csrf": "no"}).status_code == 403
         assert "untrusted" in visitor.page("/extensions").one(".head").text
         source.write_text(source.read_text() + "// changed\n")
-        assert "changed since it was looked at" in parse(visitor.send("/trust", 409, digest=digest).text).one("h1").text
+        assert "changed since it was reviewed" in parse(visitor.send("/trust", 409, digest=digest).text).one("h1").text
         visitor.send("/trust", 400)
 
         run = running.start("forestay-ask", question="Where does the Aurora lie?")

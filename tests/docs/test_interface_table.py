@@ -17,7 +17,7 @@ def test_a_name_without_a_proof_and_a_proof_of_nothing_are_found() -> None:
     assert faults(proved) == [
         "no test proves pi.on",
         "a test proves event.project_trust, which is absent",
-        "pi.nowhere is no name of the interface",
+        "pi.nowhere is not a name of the interface",
     ]
 
 

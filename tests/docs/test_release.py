@@ -74,5 +74,5 @@ def test_a_release_without_a_wheel_or_a_word_is_not_signed(tmp_path: Path) -> No
         release.sign(tmp_path, tmp_path)
     with pytest.raises(release.Refused, match="no wheel"):
         release.sign(tmp_path / "release", tmp_path)
-    with pytest.raises(release.Refused, match="says nothing of 9"):
+    with pytest.raises(release.Refused, match="has no section for 9"):
         release.notes("# Changelog\n\n## 0.2.0\n", "9", [])

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from forestay.extensions.authority import granted_folders
 from forestay.extensions.connectors.contract import Call
 from forestay.extensions.connectors.environment import Environment
 from forestay.extensions.connectors.exec import ExecConnector
@@ -17,7 +18,7 @@ from forestay.extensions.connectors.standard import Neighbours, standard
 from forestay.extensions.connectors.ui import UiConnector
 from forestay.extensions.dispatcher import Dispatcher
 from forestay.extensions.evidence import Correlation, Evidence, stream_of
-from forestay.extensions.grants import granted_folders, policy_of
+from forestay.extensions.grants import policy_of
 from forestay.extensions.host_call import Subject
 from forestay.extensions.protocol import HostCall, HostResult
 from forestay.kernel import ExtensionConfig, Ledger, Record, SystemClock

@@ -32,7 +32,7 @@ def test_discovery_in_project_and_user_folders(tmp_path: Path) -> None:
     assert found["prompt", "fix"].scope == "project" and found["prompt", "fix"].description == "Fix it"
     assert found["theme", "Night"].problem == "" and found["theme", "broken"].problem
     half = found["theme", "half"].problem
-    assert "it lacks 50 of 51 colours" in half and "bashMode" in half
+    assert "50 of 51 colours are missing" in half and "bashMode" in half
     assert {name for kind, name in found if kind == "extension"} == {"one", "two"}
     assert found["skill", "home"].scope == "user"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.extensions.dispatcher_world import World
 
-from forestay.extensions.connectors import truncate
+from forestay.extensions.connectors.tool import head, size_of, tail
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_unknown_tools_need_the_tool_capability(world: World) -> None:
 
 
 def test_truncation_keeps_whole_lines() -> None:
-    assert truncate.head("a\nb\nc", 2)["content"] == "a\nb" and truncate.tail("a\nb\nc", 2)["content"] == "b\nc"
-    wide = truncate.head("x" * 100, 10, 50)
+    assert head("a\nb\nc", 2)["content"] == "a\nb" and tail("a\nb\nc", 2)["content"] == "b\nc"
+    wide = head("x" * 100, 10, 50)
     assert wide["firstLineExceedsLimit"] and wide["content"] == ""
-    assert truncate.tail("x" * 100, 10, 50)["lastLinePartial"] and truncate.size(2048) == "2.0KB"
+    assert tail("x" * 100, 10, 50)["lastLinePartial"] and size_of(2048) == "2.0KB"

@@ -206,7 +206,7 @@ def test_a_snapshot_of_another_engine_is_refused() -> None:
     import msgspec
 
     image = msgspec.structs.replace(base_image(), engine="0" * 64)
-    with pytest.raises(Problem, match="another engine"):
+    with pytest.raises(Problem, match="Another engine made the snapshot"):
         snapshot.restore(image, StillWorld(), Limits())
 
 

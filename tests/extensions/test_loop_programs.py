@@ -72,7 +72,7 @@ def test_a_replay_with_other_chance_differs() -> None:
     at = next(index for index, line in enumerate(lines) if line.startswith(b'["random"'))
     changed = [*lines]
     changed[at] = msgspec.json.encode(["random", "00" * 16])
-    with pytest.raises(Problem, match="did not do what the trace says"):
+    with pytest.raises(Problem, match="differs from the trace"):
         replay(changed, artifact(source))
 
 

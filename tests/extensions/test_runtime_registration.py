@@ -86,7 +86,7 @@ INVALID = {
     "command without options": ("pi.registerCommand('x')", "the options are"),
     "command with a slash": ("pi.registerCommand('/x', { handler() {} })", 'Use "x"'),
     "command without a name": ("pi.registerCommand(undefined, { handler() {} })", "`name`"),
-    "slash command that is null": ("pi.registerSlashCommand(null)", "no object"),
+    "slash command that is null": ("pi.registerSlashCommand(null)", "not an object"),
     "shortcut without handler": ("pi.registerShortcut('ctrl+x', {})", "`handler`"),
     "flag of another type": ("pi.registerFlag('f', { type: 'number' })", '"number"'),
     "flag with another default": ("pi.registerFlag('f', { type: 'boolean', default: 'yes' })", "of type boolean"),

@@ -92,7 +92,7 @@ async def test_m2_a_theme_that_cannot_be_had_leaves_dark_and_says_why(tmp_path: 
         await opened(suite, folder)
         said = await suite.run_command("ask:1", "sea half nowhere")
         assert [answer["success"] for answer in said["answers"]] == [True, False, False]
-        assert "it lacks 50 of 51 colours" in said["answers"][1]["error"]
+        assert "50 of 51 colours are missing" in said["answers"][1]["error"]
         assert said["answers"][2]["error"] == "Theme not found: nowhere"
         assert said["name"] == "dark" and suite.themes.active.name == "dark"
         with pytest.raises(Problem, match="Unknown theme color: nocolour"):
@@ -130,11 +130,11 @@ async def test_nobody_there_means_no_themes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"accent": "nothing"}, "none of its `vars`"),
-        ({"accent": 256}, "no colour"),
-        ({"accent": "#12"}, "no colour"),
-        ({"accent": True}, "no colour"),
-        ({"accent": None}, "no colour"),
+        ({"accent": "nothing"}, "not in its `vars`"),
+        ({"accent": 256}, "not a colour"),
+        ({"accent": "#12"}, "not a colour"),
+        ({"accent": True}, "not a colour"),
+        ({"accent": None}, "not a colour"),
         ({"accent": "loop"}, "in a circle"),
     ],
 )

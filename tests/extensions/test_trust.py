@@ -68,7 +68,7 @@ async def test_what_was_looked_at_is_what_is_trusted(tmp_path: Path, clock: Manu
         trust = Trust(ledger)
         seen = (await trust.standing(folder)).digest
         (folder / ".pi/extensions/one.ts").write_text("swapped")
-        with pytest.raises(Problem, match="changed since it was looked at"):
+        with pytest.raises(Problem, match="changed since it was reviewed"):
             await trust.give(folder, digest=seen)
 
 

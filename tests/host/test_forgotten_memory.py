@@ -11,7 +11,7 @@ import pytest
 
 from forestay.governance import Credential, Secret
 from forestay.host import Host
-from forestay.host.cost_attributes import cost_of
+from forestay.host.telemetry import cost_of
 from forestay.kernel import OPERATOR, Agents, Config, Models, Problem
 from forestay.models import Script, Scripted, Turn
 from forestay.runs import CreateRun, ForkRequest

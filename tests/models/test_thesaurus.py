@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forestay.models import STOP, alike, answering, further, stem
-from forestay.models.thesaurus import _FAMILIES, _table
+from forestay.models.vocabulary import _FAMILIES, _table
 
 LINES = _FAMILIES.read_text("utf-8").splitlines()
 

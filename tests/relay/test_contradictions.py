@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from forestay.kernel import Ledger, ManualClock, Problem
 from forestay.relay import Relay
-from forestay.relay.entities import claim
+from forestay.relay.extract import claim
 from forestay.relay.facts import GENESIS, batches
 from forestay.relay.warm import Warm
 

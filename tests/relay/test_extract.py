@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from forestay.kernel import Ledger, ManualClock
 from forestay.models import words
-from forestay.relay.entities import claim, entities, relation
-from forestay.relay.extract import units
+from forestay.relay.extract import claim, entities, relation, units
 
 from .conftest import make_relay
 from .documents import KINDS

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from forestay.kernel import Ledger, ManualClock
 from forestay.models import stem, words
-from forestay.relay.entities import entities, first_entity
+from forestay.relay.extract import entities, first_entity
 from forestay.relay.index import _COMMON, _LOOKED, _WALKED, K1, B, Index
 from forestay.relay.ranking import Terms, neighbours, rank
 

@@ -7,8 +7,8 @@ import pytest
 from forestay.kernel import Ledger, ManualClock, Problem
 from forestay.models import words
 from forestay.relay.evaluation import questions_of
+from forestay.relay.extract import dates
 from forestay.relay.facts import speaker
-from forestay.relay.lines import dates
 from forestay.relay.ranking import Terms, rank
 
 from .conftest import make_relay

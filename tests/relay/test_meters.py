@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from forestay.kernel import Ledger, ManualClock, Problem
-from forestay.relay.meters import COUNTERS, HISTOGRAMS
+from forestay.relay.journal import COUNTERS, HISTOGRAMS
 from tests.relay.conftest import Failing, Pieces, make_relay
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "relay.md"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from forestay.kernel import Ledger, ManualClock
 from forestay.models import Message
 from forestay.relay import Relay, TaskIntent
-from forestay.relay.packing import pack
+from forestay.relay.envelope import pack
 from forestay.relay.ranking import rank
 from forestay.relay.window import Plan, plan
 

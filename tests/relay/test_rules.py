@@ -389,7 +389,7 @@ async def test_1010_fifty_million_bytes_are_the_limit(relay: Relay) -> None:
     ],
 )
 def test_1010_a_task_intent_has_limits(intent: dict[str, Any]) -> None:
-    from forestay.relay.schemas import intent_of
+    from forestay.relay.guard import intent_of
 
     with pytest.raises(Problem) as caught:
         intent_of(**intent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,13 @@ def test_every_part_of_a_warm_state_is_in_a_snapshot() -> None:
     elsewhere = {"facts", "index", "cold", "_claims", "_sources"}
     of_this_process = {"verified", "kept", "kept_to"}
     of_a_session_at_rest = {"dispatch", "closed", "closed_by", "failed"}
-    assert set(vars(Warm())) == {*State.__struct_fields__, *elsewhere, *of_this_process, *of_a_session_at_rest}
+    made_later = {name for name, part in vars(Warm).items() if isinstance(part, cached_property)}
+    assert set(vars(Warm())) | made_later == {
+        *State.__struct_fields__,
+        *elsewhere,
+        *of_this_process,
+        *of_a_session_at_rest,
+    }
 
 
 @pytest.mark.parametrize(

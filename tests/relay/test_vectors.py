@@ -17,7 +17,7 @@ from forestay.models import ToolCall
 from forestay.models.embed.hashed import Hashed
 from forestay.relay import Relay
 from forestay.relay.facts import Fact
-from forestay.relay.meaning import Near, add_meaning
+from forestay.relay.meaning import Near
 from forestay.relay.tools import Toolbox
 from forestay.relay.vectors import Vectors, passage
 from tests.relay.conftest import Pieces
@@ -163,7 +163,7 @@ async def test_a_line_that_is_like_nothing_is_found_by_the_question_before_it(
         asked, last = 1, 4
         assert "unguent" in session.warm.facts[asked].text
         relevance: dict[int, float] = {}
-        add_meaning(session.warm, "Which one?", relevance, Near({asked: 0.9, last: 0.1}), 1, False, missing=1.0)
+        Near({asked: 0.9, last: 0.1}).add_to(session.warm, "Which one?", relevance, 1, False, missing=1.0)
     assert relevance[asked + 1] > relevance[last]
 
 

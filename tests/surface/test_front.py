@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from forestay.console import Console
 from forestay.host import Options, Tracing
-from forestay.host.tracing import OtelTracing, open_tracing
+from forestay.host.telemetry import OtelTracing, open_tracing
 from forestay.kernel import Config, Http, HttpLimits, Telemetry, read_traceparent
 from forestay.surface.front import ACCESS_LOG, log_requests
 from forestay.surface.hosting import Serving, serve

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from forestay.host.tracing import open_tracing
+from forestay.host.telemetry import open_tracing
 from forestay.kernel import Problem, Telemetry
 from tests.surface.test_lifecycle import first_line, up
 

@@ -1,4 +1,4 @@
-"""Agents: manifests, and the loop that turns a task into an answer through models and tools, step by durable step."""
+"""Agents: manifests, and the loop that answers a task with models and tools, one durable step at a time."""
 
 from typing import TYPE_CHECKING
 
@@ -6,22 +6,21 @@ from forestay.face import face
 
 if TYPE_CHECKING:
     from forestay.agents.agent import Agent, AgentResult
-    from forestay.agents.catalogue import ASSISTANT, Catalogue, newest, no_agent
     from forestay.agents.decide import CALLER
-    from forestay.agents.events import SYSTEM, AgentEvent, Invocation, arguments_hash
+    from forestay.agents.events import SYSTEM, AgentEvent, Invocation, arguments_hash, prompt_events
     from forestay.agents.history import AgentWork, read_work
-    from forestay.agents.manifest import AgentManifest, load, parse, precedence
+    from forestay.agents.manifest import ASSISTANT, AgentManifest, Catalogue, load, newest, no_agent, parse, precedence
     from forestay.agents.pack import PACK_SCHEMA, AgentPack, exported, read_pack
     from forestay.agents.pi import aborted_entry, conversation, from_pi, text_of, to_pi
     from forestay.agents.ports import Heard, Hooks, Kept, Memory, Quiet, Transcript
     from forestay.agents.prompt_chain import (
+        PROMPT_FIELDS,
         Observability,
         PromptLayers,
         Resolution,
         ResolvedPrompt,
         composed_view,
         node_prompts,
-        prompt_events,
         prompt_text,
         prompts_by_kind,
     )

@@ -287,6 +287,8 @@ def _spoken(stage: Stage) -> tuple[str, str]:
     """What the model is told before anything else, and the task, each by the prompts that apply (RFC 0029)."""
     manifest, prompts = stage.manifest, stage.invocation.prompts
     wanted = "" if manifest.return_schema is None else structured.wanted(manifest.return_schema)
+    if not prompts:
+        return "\n\n".join(filter(None, (manifest.instructions, wanted))), _text(stage.invocation.task)
     system = [prompt_text(prompts, "system") or manifest.instructions, prompt_text(prompts, "schema-hint"), wanted]
     task = [prompt_text(prompts, "few-shot"), prompt_text(prompts, "user") or _text(stage.invocation.task)]
     return "\n\n".join(filter(None, system)), "\n\n".join(filter(None, task))

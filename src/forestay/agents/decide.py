@@ -57,7 +57,7 @@ class AgentState(msgspec.Struct, frozen=True):
 
     manifest: AgentManifest
     hears: bool = False
-    """Whether somebody may speak to it while it works (A7)."""
+    """Whether a person may speak to it while it works (A7)."""
     listened: int = -1
     """After how many turns it listened last."""
     messages: tuple[Message, ...] = ()

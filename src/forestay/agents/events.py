@@ -21,7 +21,7 @@ import rfc8785
 from forestay.agents.decide import AgentState
 from forestay.agents.manifest import AgentManifest
 from forestay.agents.ports import Kept
-from forestay.agents.prompt_chain import Observability, PromptLayers, ResolvedPrompt, prompt_events
+from forestay.agents.prompt_chain import Observability, ResolvedPrompt, composed_view, own_prompts
 from forestay.agents.steps import (
     Answered,
     Begun,
@@ -44,7 +44,7 @@ Source = Literal["workflow-node", "run-api", "chat-mention"]
 Verbosity = Literal["off", "summary", "full"]
 
 SYSTEM = "core.system"
-"""The principal of what nobody's key stands behind (RFC 0064)."""
+"""The principal of an invocation without a key (RFC 0064)."""
 _SUMMARY_CHARACTERS = 1_000
 
 
@@ -58,11 +58,11 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     channel: str | None = None  # the deployment channel that gave the agent's version (RFC 0082 §B)
     prompts: tuple[ResolvedPrompt, ...] = ()  # those of the node, its agent, its workflow and the host (RFC 0029)
     observability: Observability = "hashed"
-    principal: str = SYSTEM  # whom its tool calls are attributed to
+    principal: str = SYSTEM  # its tool calls are attributed to this principal
 
 
 class AgentEvent(msgspec.Struct, frozen=True):
-    """An event to append. `key` is the same in every replay: who has it in the log does not append it again."""
+    """An event to append. `key` is the same in every replay, so a log that has it does not get it twice."""
 
     type: str
     payload: dict[str, Any]
@@ -82,7 +82,7 @@ class Narrator:
         self._sessions: dict[str, str] = {}  # open ones, by the tool's id
 
     def told(self, state: AgentState, step: Step, record: Record) -> list[AgentEvent]:
-        """What is said of a step that was performed in `state`."""
+        """The events of a step that was performed in `state`."""
         match step, record:
             case _, Begun():
                 return list(self._prompts())
@@ -116,9 +116,7 @@ class Narrator:
     def _prompts(self) -> Iterator[AgentEvent]:
         """Which layer gave each prompt: the agent's own system prompt, where nothing else was named."""
         invocation, manifest = self._invocation, self._manifest
-        prompts: Sequence[ResolvedPrompt] = invocation.prompts
-        if not prompts:
-            prompts = [ResolvedPrompt(item) for item in PromptLayers(intrinsic=manifest.prompt_ref).resolved()]
+        prompts = invocation.prompts or own_prompts(manifest.prompt_ref)
         told = prompt_events(invocation.node_id, prompts, invocation.observability, manifest.agent_id)
         for number, (type, payload) in enumerate(told):
             yield AgentEvent(type, payload, f"{invocation.id}/prompt-{number}")
@@ -223,3 +221,18 @@ def arguments_hash(arguments: dict[str, Any]) -> str:
     except rfc8785.CanonicalizationError:  # a number beyond what JavaScript can count
         data = canonical.encode(redact(arguments))
     return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def prompt_events(
+    node_id: str, prompts: Sequence[ResolvedPrompt], observability: Observability, agent_id: str | None = None
+) -> list[tuple[str, dict[str, Any]]]:
+    """Two events for each prompt: why it applies, and its text or hash, as far as the host tells that."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for item in prompts:
+        kind, chain, composed = item.resolution.kind, item.resolution.chain, item.composed
+        applied = next((entry["source"] for entry in chain if entry["applied"]), None)
+        resolved = {"nodeId": node_id, "kind": kind, "chain": chain, "resolved": applied}
+        found.append(("agent.promptResolved", resolved | ({} if agent_id is None else {"agentId": agent_id})))
+        if composed is not None and observability != "off":
+            found.append(("prompt.composed", {"nodeId": node_id, **composed_view(composed, observability)}))
+    return found

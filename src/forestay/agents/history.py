@@ -1,7 +1,7 @@
-"""An agent's work inside a run, step by step, read back from the run's log.
+"""Reads an agent's work inside a run, step by step, from the run's log.
 
 Z1  Everything shown is on record: prompts, answers, arguments and results are the recorded effects of the run.
-Z2  A turn belongs to the window of the relay that its record names; which facts were in it is the relay's to say.
+Z2  A turn's record names its window of the relay. The relay knows which facts were in that window.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 
 _KEY = re.compile(r"agent/turn-(\d+)/(?:model|tool-(\d+)/(\w+))")
 _CALL = re.compile(r"agent/turn-(\d+)/tool-(\d+)/")
-_NAMED = {"session", "digest"}  # an answer that the run's log names; until 0.2 it held the answer itself
+_NAMED = {"session", "digest"}  # the log only names an answer; until 0.2 it held the answer itself
 
 
 class Logged(Protocol):
-    """An event of a run's log, with its private part."""
+    """An event in a run's log, with its private part."""
 
     type: str
     payload: dict[str, Any]
@@ -39,7 +39,7 @@ Answers = Mapping[str, Mapping[str, AnswerTurn]]
 
 
 class Turns(Protocol):
-    """The relay, which holds the answers that a run's log names."""
+    """The relay; it holds the answers that a run's log names."""
 
     async def turns(self, session_id: str, /) -> Mapping[str, AnswerTurn]: ...
 
@@ -52,7 +52,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, kw_only=True):
-    """A question to a person, and what they said."""
+    """A question to a person, and their answer."""
 
     id: str
     kind: str
@@ -65,13 +65,13 @@ class Asked(msgspec.Struct, kw_only=True):
 
     @property
     def edited(self) -> Any:
-        """The arguments that a person put in place of the model's; None when they stayed."""
+        """The arguments that a person wrote in place of the model's; None when the person kept them."""
         changed = (self.answer or {}).get("editedArtifactData")
         return changed.get("arguments", changed) if isinstance(changed, dict) else None
 
 
 class ToolStep(msgspec.Struct, kw_only=True):
-    """A tool call: what the model asked for, what was decided, who approved, what came back."""
+    """A tool call: its arguments, the gate's verdict, the questions to people, and its result."""
 
     name: str
     arguments: Any
@@ -91,7 +91,7 @@ class ToolStep(msgspec.Struct, kw_only=True):
 
 
 class TurnStep(msgspec.Struct, kw_only=True):
-    """One answer of the model, and the tools it asked for."""
+    """One answer of the model, and its tool calls."""
 
     number: int
     at: int | None = None
@@ -107,7 +107,7 @@ class TurnStep(msgspec.Struct, kw_only=True):
 
 
 class ToolOffered(msgspec.Struct, frozen=True):
-    """A tool as the model was told of it, and what kind of effect it has."""
+    """A tool in the form that the model got, and its effect class."""
 
     name: str
     description: str
@@ -137,7 +137,7 @@ class AgentWork(msgspec.Struct, kw_only=True):
         return self.turns[number]
 
     def seen_before(self, number: int) -> list[Said]:
-        """The conversation that the model had before it when it gave its answer `number`."""
+        """Return the conversation that the model answered with its answer `number`."""
         told = list(self.prompt)
         for turn in self.turns[:number]:
             calls = ", ".join(step.name for step in turn.tools)
@@ -147,14 +147,14 @@ class AgentWork(msgspec.Struct, kw_only=True):
 
 
 async def read_work(events: Sequence[Logged], relay: Turns) -> list[AgentWork]:
-    """`agent_work`, with the answers that the run's log names and the relay's sessions hold."""
+    """Return `agent_work` with the answers that the run's log names and the relay's sessions hold."""
     results = [(event.private or {}).get("result") for event in events if event.type == "forestay.effect.recorded"]
     named = {result["session"] for result in results if isinstance(result, dict) and {*result} >= _NAMED}
     return agent_work(events, {session: await relay.turns(session) for session in named})
 
 
 def agent_work(events: Iterable[Logged], answers: Answers | None = None) -> list[AgentWork]:
-    """The invocations of agents in a run's log, in their order."""
+    """Return the invocations of agents in a run's log, in order."""
     found: list[AgentWork] = []
     current: dict[str, AgentWork] = {}
     for event in events:
@@ -241,7 +241,7 @@ def _tool(step: ToolStep, stage: str, result: dict[str, Any], at: int) -> None:
 
 
 def _answered_by_relay(work: AgentWork, payload: dict[str, Any]) -> None:
-    """The record comes before the answer's own: it is about the turn that is still open."""
+    """Note the relay's record. It comes before the answer's record, so it belongs to the turn that is still open."""
     number = next((turn.number for turn in work.turns if turn.at is None), len(work.turns))
     turn = work.turn(number)
     turn.session, turn.window = str(payload.get("sessionId", "")), str(payload.get("windowId", ""))
@@ -249,7 +249,7 @@ def _answered_by_relay(work: AgentWork, payload: dict[str, Any]) -> None:
 
 
 def _asked(work: AgentWork, payload: dict[str, Any], data: Any) -> None:
-    """A question names its call in its key; one that does not is about the first call that has not returned."""
+    """Note a question. Its key names its tool call; without one it belongs to the first call that has not returned."""
     named = _CALL.search(str(payload.get("key", "")))
     waiting = [step for step in _steps(work) if not step.status]
     if named is not None and int(named[1]) < len(work.turns) and int(named[2]) < len(work.turns[int(named[1])].tools):

@@ -1,20 +1,22 @@
 """Agent manifests: what an agent is told, which class of model it wants, which tools it may call, what goes in and out.
 
 A manifest is a JSON or TOML file in the words of OpenWOP's AgentManifest; what that contract lacks stands under
-`forestay`. Files it refers to lie in its own folder. Every mistake is reported at once, with its place.
+`forestay`. Files it refers to lie in its own folder. Every mistake is reported at once, with its place. The catalogue
+holds the manifests of the host and of the project's folder, each agent in one or more versions.
 """
 
 from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+import forestay
 from forestay.agents.prompt_template import KINDS, PromptKind, PromptRef, read_ref
 from forestay.kernel import Mistake, Problem, canonical, former, mistakes, schema_mistake
 
@@ -115,6 +117,8 @@ class AgentManifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def allowed(self, names: Iterable[str]) -> set[str]:
         """Which names of tools are on the allowlist; `*` stands for any part of a name (OpenWOP RFC 0077)."""
+        if "*" in self.tool_allowlist:
+            return set(names)
         return {name for name in names if any(fnmatchcase(name, pattern) for pattern in self.tool_allowlist)}
 
 
@@ -282,3 +286,70 @@ def precedence(version: str) -> tuple[tuple[int, int, str], ...]:
         return (*parts, (2, 0, ""))
     named = [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in pre.split(".")]
     return (*parts, (1, 0, ""), *named)
+
+
+ASSISTANT = "core.forestay.assistant"
+
+_ASSISTANT = AgentManifest(
+    agent_id=ASSISTANT,
+    persona="Assistant",
+    model_class="general",
+    instructions=(
+        "Answer the question from the context you are given, and quote what you rely on with its source. "
+        "Use a tool when the context does not answer. Say so when you do not know."
+    ),
+    tool_allowlist=("*",),
+    turns=12,
+    description="Answers from the project's files and with its tools.",
+    version=forestay.__version__,
+    pack="core.forestay",
+)
+
+
+class Catalogue:
+    """Agents by id and version. The same version twice is a Problem when the host opens."""
+
+    def __init__(self, manifests: Iterable[AgentManifest] = ()) -> None:
+        self._agents = {ASSISTANT: {_ASSISTANT.version: _ASSISTANT}}
+        for manifest in manifests:
+            versions = self._agents.setdefault(manifest.agent_id, {})
+            if manifest.version in versions or manifest.agent_id == ASSISTANT:
+                message = f"There are two agents {manifest.agent_id} of version {manifest.version}."
+                raise Problem("already_exists", message, agentId=manifest.agent_id)
+            versions[manifest.version] = manifest
+
+    @classmethod
+    def read(cls, root: Path, paths: Iterable[str]) -> Catalogue:
+        """Every manifest that `paths` name: a file, or a folder of `*.json` and `*.toml`."""
+        return cls(load(file) for text in paths for file in _files(root / text))
+
+    def __iter__(self) -> Iterator[AgentManifest]:
+        """The newest version of each agent."""
+        return iter([newest(versions) for versions in self._agents.values()])
+
+    def versions(self, agent_id: str) -> Mapping[str, AgentManifest]:
+        """An agent's manifests by version; none for an agent that is not here."""
+        return self._agents.get(agent_id) or self._agents.get(former.renamed(agent_id), {})
+
+    def get(self, agent_id: str) -> AgentManifest:
+        """The newest version of an agent."""
+        found = self.versions(agent_id)
+        if not found:
+            raise no_agent(agent_id, self._agents)
+        return newest(found)
+
+
+def newest(versions: Mapping[str, AgentManifest]) -> AgentManifest:
+    return versions[max(versions, key=precedence)]
+
+
+def no_agent(agent_id: str, known: Iterable[str]) -> Problem:
+    return Problem("not_found", f"There is no agent {agent_id[:128]}.", known=sorted(known), fix="Use one of `known`.")
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(file for file in path.iterdir() if file.suffix in (".json", ".toml"))
+    if not path.exists():
+        raise Problem("not_found", f"There is no agent manifest at {path.name}.", at="agents.paths")
+    return [path]

@@ -1,7 +1,7 @@
-"""Agent packs (OpenWOP RFC 0003): agents that are installed together under one name and version, and written out again.
+"""Agent packs (OpenWOP RFC 0003): agents that are installed, and exported, together under one name and version.
 
 A pack is one JSON document: `name`, `version`, `agents` (manifests), and `files`, the texts that the manifests refer
-to by name. Everything is read in when the pack is installed: nothing is looked up later, and nothing outside the pack.
+to by name. The installation reads everything from the pack: nothing is read later or from outside it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AgentPack(msgspec.Struct, frozen=True):
 
 
 def read_pack(document: Any) -> AgentPack:
-    """The pack that `document` describes; a located Problem for every mistake in it."""
+    """Read the pack that `document` describes; a Problem locates every mistake."""
     if found := list(mistakes(PACK_SCHEMA, document)):
         raise invalid(found)
     files: dict[str, str] = document.get("files", {})
@@ -53,7 +53,7 @@ def read_pack(document: Any) -> AgentPack:
             errors = problem.details["errors"]
             raise invalid([Mistake(at + error["at"].removeprefix("$"), error["message"]) for error in errors]) from None
         if "version" in item.get("forestay", {}) and manifest.version != document["version"]:
-            raise invalid([Mistake(f"{at}.forestay.version", "An agent of a pack has the version of its pack.")])
+            raise invalid([Mistake(f"{at}.forestay.version", "An agent of a pack must have the version of its pack.")])
         if any(manifest.agent_id == other.agent_id for other in agents):
             raise invalid([Mistake(f"{at}.agentId", f"There are two agents {manifest.agent_id}.")])
         agents.append(msgspec.structs.replace(manifest, version=document["version"], pack=document["name"]))
@@ -61,15 +61,15 @@ def read_pack(document: Any) -> AgentPack:
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """Agents as manifests of the contract, and the texts that these refer to by name; `agents` and `files` of a pack.
-    What the contract has no word for, as the number of turns, is not in it."""
+    """Agents as manifests of the contract, and the texts that they refer to by name: `agents` and `files` of a pack.
+    It leaves out fields that the contract does not have, such as the number of turns."""
 
     manifests: list[dict[str, Any]]
     files: dict[str, str]
 
 
 def exported(agents: Iterable[AgentManifest]) -> Exported:
-    """The agents as a pack may hold them."""
+    """Return the agents in the form of a pack."""
     made = Exported([], {})
     for agent in agents:
         made.files.update(_files(agent))
@@ -88,7 +88,7 @@ def _name(agent: AgentManifest, kind: str) -> str:
 
 
 def _document(agent: AgentManifest) -> dict[str, Any]:
-    """The manifest, with a reference for each text."""
+    """Return the manifest, with a reference for each text."""
     made: dict[str, Any] = {
         "agentId": agent.agent_id,
         "persona": agent.persona,

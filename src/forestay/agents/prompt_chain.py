@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -24,6 +25,8 @@ _NODE_FIELDS: dict[str, PromptKind] = {
     "schemaHintPromptRef": "schema-hint",
 }
 _SHOTS = "fewShotPromptRefs"
+PROMPT_FIELDS = frozenset((*_NODE_FIELDS, _SHOTS))
+"""Where a node's configuration names prompts."""
 _BODIES = {"system": "systemPrompt", "user": "userPrompt"}
 
 
@@ -114,19 +117,10 @@ def prompt_text(prompts: Sequence[ResolvedPrompt], *kinds: PromptKind) -> str:
     return "\n\n".join(composed.text for composed in said if composed is not None)
 
 
-def prompt_events(
-    node_id: str, prompts: Sequence[ResolvedPrompt], observability: Observability, agent_id: str | None = None
-) -> list[tuple[str, dict[str, Any]]]:
-    """What is said of each prompt: why it applies, then what it became, as far as the host tells that."""
-    found: list[tuple[str, dict[str, Any]]] = []
-    for item in prompts:
-        kind, chain, composed = item.resolution.kind, item.resolution.chain, item.composed
-        applied = next((entry["source"] for entry in chain if entry["applied"]), None)
-        resolved = {"nodeId": node_id, "kind": kind, "chain": chain, "resolved": applied}
-        found.append(("agent.promptResolved", resolved | ({} if agent_id is None else {"agentId": agent_id})))
-        if composed is not None and observability != "off":
-            found.append(("prompt.composed", {"nodeId": node_id, **composed_view(composed, observability)}))
-    return found
+@lru_cache(maxsize=256)
+def own_prompts(intrinsic: str) -> tuple[ResolvedPrompt, ...]:
+    """The prompts of an agent where nothing is named beside its own system prompt."""
+    return tuple(map(ResolvedPrompt, PromptLayers(intrinsic=intrinsic).resolved()))
 
 
 def composed_view(composed: ComposedPrompt, observability: Observability) -> dict[str, Any]:

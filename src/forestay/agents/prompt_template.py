@@ -3,8 +3,8 @@
 OpenWOP RFC 0027. Everything here is pure: reading a template or a reference, and composing a text from both.
 
 - P1  The same template, bindings and trust give the same text and the same hashes.
-- P2  What is bound from content that nobody vouches for stands between `<UNTRUSTED>` marks, and cannot end them.
-- P3  A slot that must be filled and is not is an error; one that need not be is empty.
+- P2  Values from untrusted content stand between `<UNTRUSTED>` marks, which they cannot end.
+- P3  A required slot without a value is an error; an optional one stays empty.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 class PromptVariable(_Part, frozen=True):
-    """A slot; `extract_path` leads from its source to the value, which else is the one of the slot's name. A slot that
-    the text has and nobody declared takes any type."""
+    """A slot. `extract_path` leads from its source to the value; without it, the slot's name does. A slot in the text
+    that is not declared takes any type."""
 
     name: Annotated[str, msgspec.Meta(pattern="^[a-zA-Z_][a-zA-Z0-9_]{0,63}$")]
     type: Literal["string", "number", "boolean", "array", "object"] | None
@@ -69,7 +69,7 @@ class ModelHints(_Part, frozen=True):
 
 
 class PromptMeta(_Part, frozen=True):
-    """Where a template comes from; the host writes it."""
+    """The origin of a template; the host writes it."""
 
     author: str | None = None
     created_at: str | None = None
@@ -97,7 +97,7 @@ class PromptTemplate(_Part, frozen=True):
 
 
 class PromptRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Which template is meant; without a version the newest. `variable_overrides` come before every other binding."""
+    """A reference to a template; without a version, to the newest. `variable_overrides` replace all other bindings."""
 
     template_id: str
     version: str | None = None
@@ -109,7 +109,7 @@ class PromptRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 
 class ComposedPrompt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A template with its slots filled: what a model is sent, and what may be said of it."""
+    """A template with its slots filled: the model's text, and the hashes that events may show."""
 
     ref: str
     kind: PromptKind
@@ -120,7 +120,7 @@ class ComposedPrompt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read_template(document: Any) -> PromptTemplate:
-    """The template that a document describes; `prompt_template_invalid` says where it is wrong."""
+    """Read the template that a document describes; `prompt_template_invalid` says where it is wrong."""
     try:
         found = msgspec.convert(document, PromptTemplate)
     except msgspec.ValidationError as error:
@@ -132,18 +132,18 @@ def read_template(document: Any) -> PromptTemplate:
     for number, slot in enumerate(found.variables):
         at = f"$.variables[{number}]"
         if slot.type is None:
-            raise _invalid("A variable has a type.", f"{at}.type")
+            raise _invalid("A variable must have a type.", f"{at}.type")
         if slot.name in names[:number]:
             raise _invalid(f"There are two variables {slot.name}.", f"{at}.name")
         if slot.source == "secret":
             raise _invalid("This host puts no secrets into prompts.", f"{at}.source")
         if slot.extract_path is not None and _steps(slot.extract_path) is None:
-            raise _invalid("A path is $.name.name or $.name[0].", f"{at}.extractPath")
+            raise _invalid("A path must have the form $.name.name or $.name[0].", f"{at}.extractPath")
     return found
 
 
 def read_ref(value: Any, at: str = "$.ref") -> PromptRef:
-    """A reference in one of its two forms; `prompt_ref_invalid`."""
+    """Read a reference in one of its two forms; raise `prompt_ref_invalid` for another value."""
     if isinstance(value, str) and (match := _REF.fullmatch(value)):
         return PromptRef(template_id=match[1], version=match[2])
     if isinstance(value, dict) and value.keys() <= {"libraryId", "templateId", "version", "variableOverrides"}:
@@ -160,9 +160,9 @@ def read_ref(value: Any, at: str = "$.ref") -> PromptRef:
 def compose(
     template: PromptTemplate, sources: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any], *, untrusted: bool
 ) -> ComposedPrompt:
-    """The text with its slots filled from `sources` by their names (`input`, `variable`, `context`).
+    """Fill the text's slots from `sources`, which have the names `input`, `variable` and `context`.
 
-    With `untrusted`, what comes from inputs and variables is marked (P2); what the author wrote never is.
+    With `untrusted`, values from inputs and variables are marked (P2); the author's own text never is.
     """
     slots = {slot.name: slot for slot in template.variables}
     for name in _SLOT.findall(template.text):
@@ -187,24 +187,24 @@ def compose(
 
 
 class _Binding(msgspec.Struct, frozen=True):
-    """What fills a slot; `foreign` says that the author of the prompt did not write it."""
+    """A slot's value; `foreign` says that it does not come from the prompt's author."""
 
     value: Any
     foreign: bool = False
 
 
 def _bound(slot: PromptVariable, sources: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any]) -> _Binding:
-    """What fills a slot (P3), of the type that it declares."""
+    """Return a slot's value (P3); refuse one of another type than declared."""
     found = _Binding(overrides.get(slot.name))
     if found.value is None:
         found = _Binding(_found(sources.get(slot.source, {}), slot.extract_path or slot.name), slot.source != "context")
     if found.value is None:
         if slot.required:
-            message = f"The prompt needs {slot.name}, which nothing gives."
+            message = f"The prompt needs a value for {slot.name}, and there is none."
             raise Problem("prompt_variable_unresolved", message, variable=slot.name)
         return _Binding(slot.default_value)
     if slot.type is not None and not _is_a(found.value, slot.type):
-        message = f"The prompt's {slot.name} is no {slot.type}."
+        message = f"The prompt's {slot.name} must be of type {slot.type}."
         raise Problem("prompt_variable_type_mismatch", message, variable=slot.name)
     return found
 
@@ -229,7 +229,7 @@ def _found(source: Mapping[str, Any], path: str) -> Any:
 
 
 def _steps(path: str) -> list[str | int] | None:
-    """A path as its steps; None when it is none."""
+    """Return a path's steps; None when it is not a path."""
     rest, found = path.removeprefix("$"), list[str | int]()
     while rest:
         match = _STEP.match(rest)

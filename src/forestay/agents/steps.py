@@ -1,4 +1,4 @@
-"""The agent loop's data: records (what happened) and steps (what to do next)."""
+"""The agent loop's data: records (past events) and steps (the next action)."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ ReturnStatus = Literal["ok", "error", "forbidden"]
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
-    """The conversation as it starts, and the tools that the allowlist leaves."""
+    """The conversation at its start, and the tools that the allowlist permits."""
 
     messages: tuple[Message, ...]
     surface: tuple[Tool, ...]
     handled: bool = False
     """An extension handled the task (`input`): the model is not asked."""
     history: str | None = None
-    """Where the conversation stood that this goes on: what was said before stands there, not in `messages`."""
+    """The last entry of the session that this continues; the earlier messages are in the session, not in `messages`."""
     known: int = 0
-    """How many of `messages`, after the first, are of the history."""
+    """How many of `messages`, after the first, come from the history."""
     added: tuple[dict[str, Any], ...] = ()
-    """Messages that extensions added before the start, as they gave them."""
+    """Messages that extensions added before the start, unchanged."""
     recalled: tuple[str, ...] = ()
-    """The ids of what the agent remembered; what they say stands in the memory alone, until it is forgotten."""
+    """The ids of the recalled memory entries; only the memory has their content."""
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered"):
-    """What the model said. Once recorded it is never asked again."""
+    """The model's answer. Once it is recorded, the model is not asked for it again."""
 
     text: str
     tool_calls: tuple[ToolCall, ...]
     finish_reason: FinishReason
     usage: Usage | None = None
-    asked: tuple[Usage, ...] = ()  # what each call of the model used
+    asked: tuple[Usage, ...] = ()  # the usage of each call of the model
     model: str = ""
-    """The model that wrote it, where the agent's own model is one that chooses among others."""
+    """The model that wrote it, if the agent's model chooses among others."""
 
 
 class Gated(msgspec.Struct, frozen=True, tag="gated"):
-    """What allowlist, schema, extensions and policy said of the next call."""
+    """The verdict of allowlist, schema, extensions and policy on the next call."""
 
     verdict: Literal["run", "prompt", "refuse"]
     arguments: dict[str, Any] = {}
@@ -52,7 +52,7 @@ class Gated(msgspec.Struct, frozen=True, tag="gated"):
 
 
 class Approved(msgspec.Struct, frozen=True, tag="approved"):
-    """What a person said of the call that policy wanted asked."""
+    """A person's answer about a call that needs approval."""
 
     action: Literal["accept", "reject", "edit-accept"]
     arguments: dict[str, Any] | None = None
@@ -60,51 +60,51 @@ class Approved(msgspec.Struct, frozen=True, tag="approved"):
 
 
 class Returned(msgspec.Struct, frozen=True, tag="returned"):
-    """How the next tool call ended, as the model will read it."""
+    """The result of the next tool call, in the form that the model reads."""
 
     content: str
     status: ReturnStatus = "ok"
     duration_ms: int | None = None
     details: Any = None
-    """What the tool says for programs; the model does not read it."""
+    """The tool's data for programs; the model does not read it."""
 
 
 class Corrected(msgspec.Struct, frozen=True, tag="corrected"):
-    """The model was told what is wrong with its answer."""
+    """The correction that the model got for its answer."""
 
     message: str
 
 
 class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):
-    """What a person said of an answer that the agent itself was not sure of."""
+    """A person's verdict on an answer of low confidence."""
 
     accepted: bool
 
 
 class Interjection(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that was said to the agent while it worked."""
+    """A message to the agent while it works."""
 
     id: str
     text: str
-    """What the model reads of it."""
+    """The text that the model reads."""
     sent: dict[str, Any] | None = None
-    """A message of an extension, as it was sent; None: it is said in the user's name."""
+    """An extension's message, unchanged; None: the message has the role `user`."""
     wants_answer: bool = True
 
 
 class Interjected(msgspec.Struct, frozen=True, tag="interjected"):
-    """What the agent heard after a turn, before the model is asked again or the work ends."""
+    """The messages that the agent got after a turn, before the next call of the model or the end of the work."""
 
     messages: tuple[Interjection, ...] = ()
     met: tuple[str, ...] = ()
-    """The ids of everything that waits no longer, also of what an extension handled."""
+    """The ids of all messages that no longer wait, also of those that an extension handled."""
 
 
 Record = Begun | Answered | Gated | Approved | Returned | Corrected | Confirmed | Interjected
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """Put the conversation together."""
+    """Build the conversation."""
 
 
 class CallModel(msgspec.Struct, frozen=True):
@@ -135,7 +135,7 @@ class RefuseCall(msgspec.Struct, frozen=True):
 
 
 class Listen(msgspec.Struct, frozen=True):
-    """End the turn, and hear what was said meanwhile; after a failed answer, or the last turn, it waits."""
+    """End the turn and, if `takes`, take the waiting messages; after a failed answer or the last turn they stay."""
 
     takes: bool
 

@@ -1,4 +1,4 @@
-"""An answer that must be JSON: finds it in the model's text, and words the correction when it does not fit."""
+"""Answers that must be JSON: finds the value in the model's text, and writes the correction when it does not fit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 def read(text: str, schema: dict[str, Any]) -> Parsed:
-    """The JSON value of an answer, whole or in its one code block, and what keeps it from fitting `schema`."""
+    """Read the JSON value of an answer, which is all of it or its one code block, and its mistakes against `schema`."""
     blocks = _FENCE.findall(text)
     source = blocks[0] if len(blocks) == 1 else text
     try:
@@ -29,7 +29,7 @@ def read(text: str, schema: dict[str, Any]) -> Parsed:
 
 
 def wanted(schema: dict[str, Any]) -> str:
-    """What the instructions add so that the model knows the form of its last answer."""
+    """Return the instruction that tells the model the form of its last answer."""
     return (
         "When you have the answer, say it as one JSON value and nothing else. It has to fit this JSON Schema:\n"
         + canonical.encode(schema).decode()
@@ -37,7 +37,7 @@ def wanted(schema: dict[str, Any]) -> str:
 
 
 def correction(found: tuple[Mistake, ...]) -> str:
-    """The message of a repair turn."""
+    """Return the message of a repair turn."""
     lines = "\n".join(f"- {mistake.at}: {mistake.message}" for mistake in found)
     return (
         f"Your answer does not fit the schema:\n{lines}\nSay it again, corrected, as one JSON value and nothing else."

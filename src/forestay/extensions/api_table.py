@@ -1,8 +1,8 @@
-"""What an extension can ask for, as data: capabilities, host calls, Node's modules, members of `pi`, events.
+"""The API for extensions as data: capabilities, host calls, Node's modules, members of `pi`, events.
 
-Everything else follows from these tables: what the dispatcher derives (`capabilities.py`), what a manifest may declare,
-what the compiler infers and refuses, the lists of the guest's TypeScript (`guest/build.py`), the reference page
-(`scripts/docs.py`).
+Other parts are derived from these tables: the dispatcher's capabilities (`capabilities.py`), the allowed declarations
+of a manifest, the compiler's inference and refusals, the lists of the guest's TypeScript (`guest/build.py`), and the
+reference page (`scripts/docs.py`).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ GRANT_SCOPES: dict[str, str] = {
 
 
 class Method(msgspec.Struct, frozen=True):
-    """One kind of host call. The parameter `by` decides the capability where `choices` names its value."""
+    """One kind of host call. If `choices` has the value of the parameter `by`, it gives the capability."""
 
     capability: str | None
-    """What a call needs otherwise; None: a value that `choices` does not name is no call."""
+    """The capability of all other calls; None: a value outside `choices` is not a valid call."""
     by: str = ""
     choices: Mapping[str, str] = {}
     keeps: bool = False
-    """Whether the host keeps or shows what is passed, so that its size is limited (a log line is cut instead)."""
+    """Whether the host stores or shows the parameters, so that their size is limited (a log line is cut instead)."""
 
 
 FILE_READS = ("read", "list", "stat", "realpath", "access", "exists", "readlink", "watch")
@@ -60,7 +60,9 @@ METHODS: dict[str, Method] = {
     "exec": Method("exec"),
     "http": Method("http"),
     "fs": Method(None, "op", {**dict.fromkeys(FILE_READS, "read"), **dict.fromkeys(FILE_WRITES, "write")}),
-    "env": Method("env", "op", {"temp": NONE}, keeps=True),  # its own temporary folder says nothing of the machine
+    "env": Method(
+        "env", "op", {"temp": NONE}, keeps=True
+    ),  # its own temporary folder reveals nothing about the machine
     "session": Method("session", keeps=True),
     "ui": Method("ui", keeps=True),
     "model": Method("model"),
@@ -71,18 +73,18 @@ METHODS: dict[str, Method] = {
 
 
 class NodeModule(msgspec.Struct, frozen=True):
-    """One module of Node: what its members need, which file of the guest serves it, and whether it is refused."""
+    """One module of Node: its members' capabilities, the guest's file that defines it, and whether it is refused."""
 
     members: Mapping[str, tuple[str, ...]] = {}
-    """Member to capabilities; `*` stands for every other member. Empty: the module reaches nothing."""
+    """Member to capabilities; `*` stands for every other member. Empty: the module makes no host calls."""
     stub: str = ""
-    """The file under `guest/src/node` that defines it; empty: an import finds nothing at run time."""
+    """The file under `guest/src/node` that defines it; empty: an import fails at run time."""
     forbidden: str = ""
     """Why an import stops the build (Pi §2A.4)."""
     prefix_only: bool = False
-    """Whether Node has it only as `node:…`; the bare name is an npm package."""
+    """Whether Node provides it only as `node:…`; the bare name is an npm package."""
     package: bool = False
-    """An npm package that platforms serve themselves; ours works over the connectors."""
+    """Whether it is an npm package that platforms provide themselves; ours uses the connectors."""
 
 
 def _members(*rows: tuple[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -110,7 +112,7 @@ _FS = _members(
 _NETWORK = _members(("default", ()), ("*", ("http",)))
 _SOCKETS, _THREADS, _DEBUGGER = "Bypasses HTTP policy", "Unsupported concurrency model", "Debugger access"
 
-# Stubs are loaded in the order in which they first stand here.
+# Stubs are loaded in the order of their first use here.
 NODE_MODULES: dict[str, NodeModule] = {
     "path": NodeModule(stub="path"),
     "path/posix": NodeModule(stub="path"),
@@ -179,7 +181,7 @@ NODE_MODULES: dict[str, NodeModule] = {
     "repl": NodeModule(forbidden="Interactive eval"),
 }
 NODE_METHODS = {"read": "fs", "write": "fs", "exec": "exec", "http": "http", "env": "env"}
-"""The host call behind a module that needs a capability."""
+"""The method of the host call for a capability of a module."""
 
 PI_MEMBERS: dict[str, tuple[str, str]] = {
     "exec": ("exec", "exec"),
@@ -195,7 +197,7 @@ PI_MEMBERS: dict[str, tuple[str, str]] = {
 """Members of the `pi` object: capability and method."""
 PI_FS = {"read": "read", "list": "read", "stat": "read", "write": "write", "mkdir": "write", "delete": "write"}
 PACKAGE_HINTS = {"axios": "http", "got": "http", "node-fetch": "http", "undici": "http", "execa": "exec", "zx": "exec"}
-"""What a package is for whose source cannot be read (Pi §2B.2, config hints)."""
+"""The capability of well-known packages whose source is not available (Pi §2B.2, config hints)."""
 
 EVENTS = (
     "resources_discover", "session_start", "session_before_switch", "session_before_fork", "session_before_compact",
@@ -207,4 +209,4 @@ EVENTS = (
     "ui_prompt_end", "mcp_servers_change", "agent_before_settle", "provider_stream_event",
 )  # fmt: skip
 OLDER_EVENTS = ("session_switch", "session_fork", "session_directory", "session_branch")
-"""Names that older extensions still listen to."""
+"""Older names of events that extensions still use."""

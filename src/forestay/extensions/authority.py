@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -272,3 +273,29 @@ def is_outside(resource: str | None) -> bool:
 
 def _with(policy: Policy, subject: str, effect: Literal["allow", "deny"], grant: Grant) -> Policy:
     return policy.allowing(subject, grant) if effect == "allow" else policy.denying(subject, grant)
+
+
+def granted_folders(policy: Policy, subject: str) -> list[tuple[str, bool]]:
+    """Folders outside the project that absolute path grants open: (folder, writable)."""
+    rules = policy.subjects.get(subject, SubjectRules())
+    found: dict[str, bool] = {}
+    for grant in (*rules.allow, *policy.defaults):
+        if grant.capability not in ("read", "write"):
+            continue
+        for pattern in grant.scope.paths:
+            if pattern.startswith("/"):
+                folder = _literal(pattern)
+                if not Path(folder).is_dir():
+                    folder = str(Path(folder).parent)
+                found[folder] = found.get(folder, False) or grant.capability == "write"
+    return sorted(found.items())
+
+
+def _literal(pattern: str) -> str:
+    """The folder that a pattern lies in: its segments before the first wildcard."""
+    parts: list[str] = []
+    for part in pattern.split("/"):
+        if "*" in part or "?" in part:
+            break
+        parts.append(part)
+    return "/".join(parts) or "/"

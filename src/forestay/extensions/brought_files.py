@@ -1,7 +1,7 @@
-"""What a project folder brings, for the person who decides whether it may run: every file, its size, hash and text.
+"""The files of a project's extensions, for the person who decides whether they may run: name, size, hash and text.
 
-V1  Looking executes nothing and follows no link.
-V2  What is shown is bounded, and what is left out is counted; the content hash covers all of it.
+V1  Listing executes nothing and follows no link.
+V2  The shown files and texts are limited, and the rest is counted; the content hash covers everything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_TEXT = 256 * 1024
 
 
 class FileSeen(msgspec.Struct, frozen=True):
-    """One file; `text` is None when it is no text, or too long to be shown."""
+    """One file; `text` is None when it is not text or too long to show."""
 
     name: str
     bytes: int
@@ -32,18 +32,18 @@ class FileSeen(msgspec.Struct, frozen=True):
 
 
 class Brought(msgspec.Struct, frozen=True, kw_only=True):
-    """The folder as it is now, and where it stands."""
+    """The folder's current content and its trust."""
 
     name: str
     standing: Standing
     files: tuple[FileSeen, ...]
     more: int
     runs: str | None
-    """The hash of what the host has loaded; None when it loaded nothing of the project."""
+    """The content hash at the time of loading; None when the host has loaded nothing from the project."""
 
     @property
     def is_older(self) -> bool:
-        """Whether the host still runs something else than what the folder has now."""
+        """Whether the host still runs an older content of the folder."""
         return self.runs is not None and self.runs != self.standing.digest
 
 

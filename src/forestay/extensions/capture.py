@@ -1,7 +1,7 @@
-"""Capability inference by observation (Pi §2B.2): what an extension asked for while it ran, as a manifest to propose.
+"""Capability inference by observation (Pi §2B.2): proposes a manifest from what an extension requested while it ran.
 
-What was refused counts like what was allowed: the extension asked for it. A capability that was used without a resource
-even once gets no scope, since no scope would cover that use.
+A refused request counts like an allowed one. A capability that was used without a resource even once gets no scope,
+since no scope would cover that use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SCOPES = {"read": "paths", "write": "paths", "http": "hosts", "env": "env"}
 
 
 def proposed(records: Iterable[Record]) -> CapabilityManifest:
-    """The requirements that cover every decision of these records, sorted."""
+    """Return the requirements that cover every decision in these records, sorted."""
     asked: dict[str, tuple[set[str], set[str | None]]] = {}
     for record in records:
         if record.type == "policy.decision":

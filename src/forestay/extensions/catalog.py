@@ -1,7 +1,7 @@
-"""The catalog of a folder of extensions (`pi.ext.catalog.v1`, Pi §1C): what each is, its origin, and what it touches.
+"""The catalog of a folder of extensions (`pi.ext.catalog.v1`, Pi §1C): each one's type, origin and capabilities.
 
 1. Identity is the canonical source key and the content checksum; two entries with one checksum are one extension.
-2. Everything is read from the text; nothing is executed.
+2. Everything is read from the source; nothing is executed.
 3. The same folder gives the same catalog, whatever the order of its files on disk.
 """
 
@@ -101,14 +101,14 @@ class Catalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """What is not in the catalog, and why."""
+    """An extension that is not in the catalog, and why."""
 
     path: str
     reason: str
 
 
 def build_catalog(folder: Path, tier: SourceTier, generated_at: str) -> tuple[Catalog, tuple[Skipped, ...]]:
-    """The catalog of every extension in `folder`, and what was left out: duplicates and what does not compile."""
+    """Build the catalog of `folder`; also return what was left out: duplicates and extensions that do not compile."""
     root = folder.expanduser().resolve()
     if not root.is_dir():
         raise Problem("not_found", f"{folder.name} is not a folder.", fix="Name a folder of extensions.")
@@ -123,13 +123,13 @@ def build_catalog(folder: Path, tier: SourceTier, generated_at: str) -> tuple[Ca
             continue
         first = items.setdefault(item.checksum.sha256, item)
         if first is not item:
-            skipped.append(Skipped(place, f"The same content as {first.id}."))
+            skipped.append(Skipped(place, f"It has the same content as {first.id}."))
     ordered = tuple(sorted(items.values(), key=lambda item: (item.id, item.checksum.sha256)))
     return summarize(ordered, generated_at), tuple(skipped)
 
 
 def catalog_item(source: Source, tier: SourceTier) -> Item:
-    """What the catalog says of one extension."""
+    """Make the catalog's item for one extension."""
     artifact, _ = compile_source(source)
     own = own_files(artifact.source_map) or {source.entry_name: artifact.code}
     checksum, size = content_checksum(own.values())
@@ -156,7 +156,7 @@ def catalog_item(source: Source, tier: SourceTier) -> Item:
 
 
 def source_key(origin: GitSource | NpmSource | UrlSource, path: str = "") -> str:
-    """The canonical source key (Pi §1C.3)."""
+    """Return the canonical source key (Pi §1C.3)."""
     if isinstance(origin, GitSource):
         return f"git:{origin.repo}#{origin.path}"
     if isinstance(origin, NpmSource):
@@ -165,7 +165,7 @@ def source_key(origin: GitSource | NpmSource | UrlSource, path: str = "") -> str
 
 
 def content_checksum(contents: Iterable[bytes]) -> tuple[str, int]:
-    """sha256 of the file, or of the sorted checksums of several; and the bytes altogether."""
+    """Return the SHA-256 of one file, or of the sorted checksums of several; and the total number of bytes."""
     files = list(contents)
     digests = sorted(hashlib.sha256(item).hexdigest() for item in files)
     size = sum(map(len, files))
@@ -175,7 +175,7 @@ def content_checksum(contents: Iterable[bytes]) -> tuple[str, int]:
 
 
 def own_files(source_map: bytes) -> dict[str, bytes]:
-    """The extension's own sources, by name: neither packages nor what the compiler adds."""
+    """Return the extension's own sources by name, without packages and the compiler's additions."""
     decoded = SourceMap(source_map)
     return {
         name: (text or "").encode()
@@ -190,7 +190,7 @@ def summarize(items: tuple[Item, ...], generated_at: str) -> Catalog:
 
 
 def read_catalog(data: bytes) -> Catalog:
-    """A catalog that keeps the schema and agrees with itself."""
+    """Read a catalog; check its schema and its consistency."""
     catalog = canonical.decode(data, Catalog)
     if catalog.total_extensions != len(catalog.items):
         raise Problem(

@@ -1,11 +1,11 @@
-"""Asking a person about a capability: once, with the consequences said, and remembered as they wish (D6).
+"""Asks a person about a capability: once, with the consequences, and remembers the answer as the person wants (D6).
 
-Q1  While a question is open, a call that needs the same capability of the same extension for the same resource waits
-    for the same answer. A call about another resource waits too, and is asked about when the answer does not cover it.
-Q2  An answer is learnt before the call that asked goes on: for this call, for the session, or on the ledger.
-Q3  While a person is asked, the extension's own time does not run: a deadline is never somebody else's patience.
-Q4  A yes is for what was asked about: this path, this host, this tool (P16). A wider one is `everything`, said apart.
-    Where no pattern can name the resource, a yes is for the one call.
+Q1  While a question is open, a call with the same extension, capability and resource waits for the same answer. A call
+    for another resource waits too, and gets its own question if the answer does not cover it.
+Q2  An answer takes effect before the call continues: for this call, for the session, or on the ledger.
+Q3  While a person is asked, the extension's deadline does not run.
+Q4  A yes is only for what was asked: this path, this host, this tool (P16). Only `everything` is wider. Where no
+    pattern can name the resource, a yes is for this one call.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from forestay.kernel import SCOPED, Decision, Grant, Policy, Problem, Request, S
 Remember = Literal["once", "session", "always"]
 REMEMBER: dict[Remember, str] = {
     "once": "for this call only; the next one asks again",
-    "session": "until this session ends: another one begins, or the host stops",
+    "session": "until this session ends: when another one begins or the host stops",
     "always": "until somebody revokes it, or it expires",
 }
-EXPIRIES = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}  # what is offered as an end of "always", in seconds
+EXPIRIES = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}  # the offered durations of "always", in seconds
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What a person is asked, with what policy thought and what each answer would cost."""
+    """A question for a person, with policy's reason and the cost of each answer."""
 
     extension: str
     capability: str
@@ -42,9 +42,9 @@ class Question(msgspec.Struct, frozen=True):
     evidence: dict[str, Any] = {}
     weighed: Weighed | None = None
     note: str = ""
-    """What the person should know besides: for `exec`, how commands are confined here."""
+    """Further information for the person: for `exec`, how commands are confined here."""
     scope: tuple[str, ...] | None = None
-    """Patterns that cover what was asked about and nothing else; None where there are none."""
+    """Patterns that cover exactly what was asked about; None where no pattern can."""
 
     @property
     def limitable(self) -> bool:
@@ -53,10 +53,10 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the person said, how long it holds and for which resources.
+    """A person's answer: how long it holds, and for which resources.
 
-    Without `scope` a yes is for what was asked about (Q4), and a no for the whole capability; `everything` is a yes to
-    the whole capability.
+    Without `scope`, a yes is for what was asked about (Q4), and a no for the whole capability; `everything` is a yes
+    to the whole capability.
     """
 
     allow: bool
@@ -69,11 +69,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 class Consent(Protocol):
     async def ask(self, question: Question) -> Answer | None:
-        """The person's answer; None when nobody is there to ask."""
+        """Return the person's answer; None when nobody is there to ask."""
 
 
 class Holder(Protocol):
-    """Has the policy in force, and adds decisions to it."""
+    """Has the current policy, and adds decisions to it."""
 
     policy: Policy
 
@@ -81,7 +81,7 @@ class Holder(Protocol):
 
 
 Told = Callable[[str, dict[str, Any]], None]
-"""Hears `consent.asked` and `consent.answered`, each with its data."""
+"""Receives `consent.asked` and `consent.answered`, each with its data."""
 
 
 class Questions:
@@ -108,9 +108,9 @@ class Questions:
         told: Told,
         scope: tuple[str, ...] | None = None,
     ) -> Decision:
-        """`decision`, or, when it says to ask, what the person answered. `holder` learns the answer (Q2).
+        """Return `decision`; if its effect is `prompt`, return the person's answer, which `holder` learns (Q2).
 
-        `scope` covers what the request asks about and nothing else.
+        `scope` covers exactly what the request asks about.
         """
         if decision.effect != "prompt" or self._consent is None:
             return decision
@@ -142,7 +142,7 @@ class Questions:
             future.set_result(answer)
             return answer
         except BaseException as error:
-            gone = Problem("cancelled", "The caller went away before there was an answer.")
+            gone = Problem("cancelled", "The caller left before there was an answer.")
             future.set_exception(error if isinstance(error, Exception) else gone)
             future.exception()
             raise
@@ -192,7 +192,7 @@ class _Open(NamedTuple):
 
 
 def _within(answer: Answer, request: Request, scope: tuple[str, ...] | None) -> Answer:
-    """The answer as it is learnt: a yes that names no resources is for what was asked about (Q4)."""
+    """Return the answer with its final scope: a yes without resources is for what was asked about (Q4)."""
     limitable = request.resource is not None and request.capability in SCOPED
     if not answer.allow or answer.everything or answer.scope or not limitable or answer.remember == "once":
         return answer

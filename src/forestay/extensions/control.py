@@ -1,8 +1,8 @@
 """What an extension does to its session, with the events that pi fires about it: replace, fork, move, compact, choose.
 
-V1  Who listens to `session_before_…` may cancel; then nothing has changed and nothing else is told.
+V1  A listener to `session_before_…` may cancel; then nothing has changed and nothing else is told.
 V2  A session is replaced between `session_shutdown` and `session_start`; what a person granted for it ends there.
-V3  A change that an extension waits for on its own thread is told afterwards: nobody waits for whom he holds up.
+V3  A change that an extension waits for on its own thread is told afterwards, so the two never wait for each other.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Control:
         self._summarise = summarise
         self._ended = ended
         self._asked = asked
-        self._telling: set[asyncio.Task[Any]] = set()
+        self.telling: set[asyncio.Task[Any]] = set()
 
     async def request(self, operation: str, params: Mapping[str, Any]) -> Any:
         perform = _OPERATIONS.get(operation)
@@ -56,8 +56,8 @@ class Control:
 
     async def settled(self) -> None:
         """Until everything that was to be told afterwards has been told (V3)."""
-        while self._telling:
-            await asyncio.wait(self._telling)
+        while self.telling:
+            await asyncio.wait(self.telling)
 
     # Replacing the session (V1, V2)
 
@@ -89,7 +89,7 @@ class Control:
         return {"cancelled": False, **({"selectedText": text} if text is not None else {})}
 
     async def _leave(self, reason: str, tree: SessionTree) -> None:
-        """Replace the session because somebody chose to: what was wished for in it is not done any more."""
+        """Replace the session because a person or an extension chose to: what was wished for in it is dropped."""
         self._session.tree.drop_wishes()
         await self._replace(reason, tree)
 
@@ -257,8 +257,8 @@ class Control:
     def tell(self, event: dict[str, Any]) -> None:
         """Tell extensions, without waiting for them (V3)."""
         task = asyncio.ensure_future(self._emit(event))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self.telling.add(task)
+        task.add_done_callback(self.telling.discard)
 
 
 def _no_summary(event: str) -> Problem:

@@ -1,23 +1,22 @@
-"""What policy would say of an extension's next call, by the rules in force; nothing is asked, done or recorded."""
+"""Explains how policy would decide an extension's next call; asks, performs and records nothing."""
 
 from __future__ import annotations
 
 import ipaddress
 import posixpath
 
-from forestay.extensions.authority import confined, decided
+from forestay.extensions.authority import confined, decided, granted_folders
 from forestay.extensions.capabilities import resource_of
 from forestay.extensions.compiler.cache import cache_folder
 from forestay.extensions.connectors.addresses import is_localhost, is_public
 from forestay.extensions.connectors.paths import Kept, Roots
-from forestay.extensions.grants import granted_folders
 from forestay.extensions.profiles import Project, policy_in_force
 from forestay.extensions.protection import protected
 from forestay.kernel import Decision, Policy, Request
 
 
 async def explained(project: Project, request: Request) -> Decision:
-    """The decision about `request`; its resource is a path, an address, a variable or a tool as a person writes it."""
+    """Return the decision about `request`; its resource is a path, URL, variable or tool as a person writes it."""
     policy = await policy_in_force(project)
     suite = project.opened
     methods = suite.dispatcher.authority.methods_of(request.subject) if suite is not None else {}
@@ -37,13 +36,13 @@ def _about_path(project: Project, policy: Policy, request: Request, methods: dic
     decision = decided(policy, located, methods)
     held = roots.guarded(request.capability, resource)
     if held is not None or roots.hides(posixpath.join(project.root.resolve(), resource or "")):
-        reason = f"{resource} is one of the host's own places: no grant opens it."
+        reason = f"{resource} is a protected place of the host: no grant opens it."
         return Decision("deny", "protected", reason, decision.evidence)
     return confined(policy, located, decision, project.clock.now_ms())
 
 
 def _about_host(policy: Policy, request: Request, methods: dict[str, tuple[str, ...]]) -> Decision:
-    """An address that is not public is reachable only where a grant names it; a name is checked when it is resolved."""
+    """Decide about a host: a non-public address needs a grant that names it; a name is checked when it is resolved."""
     text = str(request.resource)
     host = resource_of("http", {"url": text if "://" in text else f"//{text}"}, Roots("", ())) or text
     decision = decided(policy, Request(request.subject, "http", request.method, host), methods)

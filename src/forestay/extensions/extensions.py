@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from forestay.extensions.authority import granted_folders
 from forestay.extensions.compaction import summary
 from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.compiler.cache import cache_folder
@@ -32,7 +33,7 @@ from forestay.extensions.consent import Consent
 from forestay.extensions.control import Control
 from forestay.extensions.dispatcher import Dispatcher
 from forestay.extensions.evidence import Correlation, Event, Evidence, LogFile
-from forestay.extensions.grants import Grants, about, checked, fold, granted_folders, policy_of, with_standing
+from forestay.extensions.grants import Grants, about, checked, fold, policy_of, with_standing
 from forestay.extensions.guests import Failure, Guest, Make, Member
 from forestay.extensions.hooks import Hooks
 from forestay.extensions.host_call import CallKeeper, Subject
@@ -96,8 +97,8 @@ class Extensions:
     ) -> None:
         """`mode` and `grants` say what extensions may do, `consent` asks a person about the rest, `ui` shows things.
 
-        `sessions` keeps the sessions that extensions live in, and `tree` is the first of them; without, they end with
-        the process. `keeper` keeps what may not happen twice, for work that is begun again after a crash.
+        `sessions` keeps the sessions beyond this process, `tree` is the first of them, and `keeper` keeps what may not
+        happen twice, for work that begins again after a crash.
         """
         self._settings = settings = settings or Settings()
         self._clock, self._config = settings.clock, settings.config
@@ -119,8 +120,7 @@ class Extensions:
         self.tokens = TokenFiles(settings.data, self.root, settings.randomness)
         self.members: list[Member] = []
         self.failures: list[Failure] = []
-        self.handler_failures: deque[dict[str, Any]] = deque(maxlen=_KEPT_FAILURES)
-        """What handlers threw, the latest last."""
+        self.handler_failures: deque[dict[str, Any]] = deque(maxlen=_KEPT_FAILURES)  # the latest last
         self.resources: list[Resource] = []  # skills, prompts and themes
         self.themes = Themes(self._theme_chosen)
         self.session = self._new_session(sessions, tree)
@@ -231,12 +231,12 @@ class Extensions:
 
     async def try_load(self, path: Path | str) -> list[Member]:
         """As `load`, but what fails is kept in `failures` and the rest is loaded (U2)."""
-        loaded: list[Member] = []
         try:
             found = sources(path)
         except Problem as problem:
             self.failures.append(Failure(str(path), problem))
-            return loaded
+            return []
+        loaded: list[Member] = []
         for source in found:
             try:
                 loaded.append(await self._load(source.entry, Path(path)))
@@ -354,8 +354,7 @@ class Extensions:
         return self._settings.trusted or any(map(origin.is_relative_to, self._settings.trusted_places))
 
     def _held(self, name: str, held: bool) -> None:
-        guest = self._running.get(name)
-        if guest is not None:
+        if (guest := self._running.get(name)) is not None:
             guest.hold(held)
 
     # Asking
@@ -466,14 +465,13 @@ class Extensions:
             await self.control.restore()
         waited = self.session.turn() if kind == "before_agent_start" else []
         self.session.hear(str(kind))
-        answer = await self.hooks.emit(dict(event))
+        unheard = kind in ("agent_start", "agent_end") and not self.hooks.listeners
+        answer = None if unheard else await self.hooks.emit(dict(event))
         if kind == "agent_end":
             self._agent("end", -1)
             await self.session.end_work()
-            if self.session.idle and not self.session.tree.wishes:
-                await self._before_settle(event)
-            if self.session.idle and not self.session.tree.wishes:
-                await self.hooks.emit({"type": "agent_settled", "aborted": event.get("error") == "cancelled"})
+            if self.hooks.listeners:
+                await self._settle(event)
         if kind == "before_agent_start":
             said = answer if isinstance(answer, Mapping) else {}
             self.session.system_prompt = str(said.get("systemPrompt") or event.get("systemPrompt") or "")
@@ -484,13 +482,15 @@ class Extensions:
         await self.settled()
         return answer
 
-    async def _before_settle(self, event: Mapping[str, Any]) -> None:
-        """Let handlers add entries and ask for one more turn before the agent has settled."""
-        if not self.hooks.listening("agent_before_settle"):
-            return
-        boundary = self.session.boundary(event.get("error"))
-        wanted = await self.hooks.emit({"type": "agent_before_settle", **boundary})
-        await self.session.settle(wanted["entries"], wanted["continue"] and boundary["outcome"] == "completed")
+    async def _settle(self, event: Mapping[str, Any]) -> None:
+        """Let handlers add entries and ask for one more turn, then tell them that the agent has settled."""
+        session, error = self.session, event.get("error")
+        if session.idle and not session.tree.wishes and self.hooks.listening("agent_before_settle"):
+            boundary = session.boundary(error)
+            wanted = await self.hooks.emit({"type": "agent_before_settle", **boundary})
+            await session.settle(wanted["entries"], wanted["continue"] and boundary["outcome"] == "completed")
+        if session.idle and not session.tree.wishes:
+            await self.hooks.emit({"type": "agent_settled", "aborted": error == "cancelled"})
 
     def go_on(self) -> None:
         """An agent that began in another life is at work here."""
@@ -549,7 +549,8 @@ class Extensions:
 
     async def settled(self) -> None:
         """Wait until notices and messages that extensions sent without waiting have arrived."""
-        await self.control.settled()
+        if self.control.telling:
+            await self.control.settled()
         for member in self.members:
             await member.extension.settled()
 

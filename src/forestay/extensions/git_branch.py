@@ -1,7 +1,7 @@
-"""The branch that a folder is on, as git's own files say it; no program is started.
+"""Reads a folder's branch from git's own files, without starting git.
 
 B1  The repository is that of the folder or of the nearest folder above it; a worktree has its own HEAD.
-B2  Only the name behind `refs/heads/` is told, so that a `.git` that points elsewhere shows nothing of what lies there.
+B2  Only a name after `refs/heads/` is returned, so that a `.git` that points elsewhere reveals no other content.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from forestay.extensions.git_places import git_folder, plain_text
 
 DETACHED = "detached"
 _HEADS = "ref: refs/heads/"
-_UNTOLD = ".invalid"  # what HEAD says where the branches are kept in tables
+_UNTOLD = ".invalid"  # the branch in HEAD when the repository stores its refs in tables (reftable)
 _LONGEST = 255
 
 
 class Repository(msgspec.Struct, frozen=True):
-    """Where a folder's branch is told: `mark` is the `.git` that was found, `head` the file with the branch."""
+    """A git repository: `mark` is its `.git`, `head` the file with the branch."""
 
     mark: str
     head: str
 
 
 def repository(folder: str) -> Repository | None:
-    """The repository of a folder (B1)."""
+    """Return the repository of a folder (B1)."""
     while True:
         mark = posixpath.join(folder, ".git")
         if posixpath.lexists(mark):
@@ -39,7 +39,7 @@ def repository(folder: str) -> Repository | None:
 
 
 def branch_of(place: Repository) -> str | None:
-    """The branch; `detached` where HEAD is a commit, None where nothing tells it (B2)."""
+    """Return the branch; `detached` when HEAD is a commit, None when it is unknown (B2)."""
     said = plain_text(place.head).strip()
     if not said.startswith(_HEADS):
         return DETACHED if said else None

@@ -1,6 +1,6 @@
-"""What of a git repository runs programs: its hooks, and the settings that name some (`fsmonitor`, `hooksPath` …).
+"""Finds the places of a git repository that make git run programs: its hooks, and its settings (`fsmonitor` …).
 
-Read as plain text: git itself is not asked, for what it does depends on those very files.
+The files are read as plain text. git itself is not started, because these files decide what it runs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _ACTIVE = ("hooks", "config", "config.worktree", "commondir", "gitdir")
 
 
 class GitPlace(msgspec.Struct, frozen=True):
-    """A file or folder that decides what git executes; `kind` is what can stand there while there is nothing."""
+    """A file or folder that decides what git executes; `kind` is the stand-in's kind while it is missing."""
 
     path: str
     kind: Literal["file", "folder"]
 
 
 def git_places(project: str) -> list[GitPlace]:
-    """All of them for the repository at `project`, its worktrees and its submodules; `.git` itself where none is."""
+    """Return these places of the project's repository, worktrees and submodules; without a repository, `.git`."""
     own = posixpath.join(project, ".git")
     folder = git_folder(own)
     if folder is None or not os.path.lexists(posixpath.join(folder, "HEAD")):
@@ -44,7 +44,7 @@ def git_places(project: str) -> list[GitPlace]:
 
 
 def is_git_place(path: str) -> bool:
-    """Whether a path, by its letters, is a `.git` or what decides in one what git executes, at any depth."""
+    """Whether a path's text names a `.git`, or a place inside one that decides what git executes, at any depth."""
     parts = path.casefold().split("/")
     if ".git" not in parts:
         return False
@@ -55,9 +55,9 @@ def is_git_place(path: str) -> bool:
 
 
 def _active(folder: str, work_tree: str) -> list[GitPlace]:
-    """What decides in one git folder; files of its settings that lie elsewhere are followed one step."""
+    """Return these places of one git folder; settings files that it includes from elsewhere are followed one step."""
     found: list[GitPlace] = []
-    if not os.path.lexists(posixpath.join(folder, "commondir")):  # a worktree has these where that points
+    if not os.path.lexists(posixpath.join(folder, "commondir")):  # a worktree uses those of the shared folder
         found = [
             GitPlace(posixpath.join(folder, "hooks"), "folder"),
             GitPlace(posixpath.join(folder, "config"), "file"),
@@ -68,7 +68,7 @@ def _active(folder: str, work_tree: str) -> list[GitPlace]:
     for section, name, value in _settings(posixpath.join(folder, "config")):
         if section == "core" and name == "hookspath":
             hooks = _joined(work_tree, value)
-            # husky's hooks call the scripts beside their folder.
+            # husky's hooks call scripts in the folder that contains theirs.
             found.append(GitPlace(posixpath.dirname(hooks) if hooks.endswith("/_") else hooks, "folder"))
         elif section in ("include", "includeif") and name == "path":
             found.append(GitPlace(_joined(folder, value), "file"))
@@ -79,7 +79,7 @@ def _active(folder: str, work_tree: str) -> list[GitPlace]:
 
 
 def _modules(folder: str, depth: int = 0) -> Iterator[str]:
-    """The git folders of submodules; a submodule's name may have slashes, and it may have submodules itself."""
+    """Yield the git folders of submodules; a submodule's name may have slashes, and it may have submodules itself."""
     for path in _folders(folder):
         if posixpath.exists(posixpath.join(path, "HEAD")):
             yield path
@@ -97,7 +97,7 @@ def _folders(folder: str) -> list[str]:
 
 
 def git_folder(path: str) -> str | None:
-    """The folder that `.git` is, or that its one line names."""
+    """Return the git folder: `.git` itself, or the folder that the file `.git` names."""
     if posixpath.isdir(path):
         return os.path.realpath(path)
     return _pointed(path, posixpath.dirname(path), "gitdir:")
@@ -117,7 +117,7 @@ def _work_tree(folder: str) -> str | None:
 
 
 def _settings(file: str) -> Iterator[tuple[str, str, str]]:
-    """(section, name, value) of a file of git's settings, names in small letters."""
+    """Yield (section, name, value) of a git settings file, with names in lower case."""
     section = ""
     for line in plain_text(file).splitlines():
         head = _SECTION.match(line.strip())
@@ -129,7 +129,7 @@ def _settings(file: str) -> Iterator[tuple[str, str, str]]:
 
 
 def plain_text(file: str) -> str:
-    """What a plain file says; a pipe in its place is not waited for."""
+    """Read a plain file; return an empty text for anything else, and do not block on a pipe."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

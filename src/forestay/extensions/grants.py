@@ -177,29 +177,3 @@ def checked(text: str) -> Grant:
     if capability in ("read", "write") and rest.startswith("~"):
         rest = str(Path(rest).expanduser())
     return Grant.parse(f"{capability}{colon}{rest}")
-
-
-def granted_folders(policy: Policy, subject: str) -> list[tuple[str, bool]]:
-    """Folders outside the project that absolute path grants open: (folder, writable)."""
-    rules = policy.subjects.get(subject, SubjectRules())
-    found: dict[str, bool] = {}
-    for grant in (*rules.allow, *policy.defaults):
-        if grant.capability not in ("read", "write"):
-            continue
-        for pattern in grant.scope.paths:
-            if pattern.startswith("/"):
-                folder = _literal(pattern)
-                if not Path(folder).is_dir():
-                    folder = str(Path(folder).parent)
-                found[folder] = found.get(folder, False) or grant.capability == "write"
-    return sorted(found.items())
-
-
-def _literal(pattern: str) -> str:
-    """The folder that a pattern lies in: its segments before the first wildcard."""
-    parts: list[str] = []
-    for part in pattern.split("/"):
-        if "*" in part or "?" in part:
-            break
-        parts.append(part)
-    return "/".join(parts) or "/"

@@ -1,8 +1,8 @@
-"""What an extension did, read back out of its evidence: a pure fold over the records of its stream.
+"""An extension's history, read from its evidence: a pure fold over the records of its stream.
 
-V1  A host call is one line, whatever came between its start and its end; one without an end says so.
-V2  Only what the evidence says is shown: parameters are their hash (Pi §3.4), never more.
-V3  Calls that were counted in one record are one line, with their number; the sums have each of them.
+V1  A host call is one line, with its start, decision and end; a call without an end says so.
+V2  Only the content of the evidence is shown: parameters appear as their hash (Pi §3.4).
+V3  Calls that were counted in one record are one line with their number; the sums include each of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TRAPS = ("extension.trap", "extension.error", "event_hook.error", "extension.re
 
 
 class CallSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """One host call: what was asked, what was decided, how it ended."""
+    """One host call: its request, decision and outcome."""
 
     id: str
     at: int
@@ -33,7 +33,7 @@ class CallSeen(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float | None = None
     outcome: str = UNDER_WAY
     count: int = 1
-    """How many calls this line stands for; `at` is when the last of them was made."""
+    """How many calls this line stands for; `at` is the time of the last one."""
     first: int | None = None
 
     @property
@@ -42,12 +42,12 @@ class CallSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waits(self) -> bool:
-        """Whether nobody has decided yet: a person is asked."""
+        """Whether a person is still being asked."""
         return self.outcome == UNDER_WAY and self.decision in ("", "prompt")
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """Something that went wrong inside the extension."""
+    """A failure inside the extension."""
 
     at: int
     kind: str
@@ -55,7 +55,7 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class Use(msgspec.Struct):
-    """How often a capability was asked for."""
+    """How often a capability was requested."""
 
     allowed: int = 0
     refused: int = 0
@@ -63,7 +63,7 @@ class Use(msgspec.Struct):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What the records say, the latest call first."""
+    """The extension's history, latest call first."""
 
     calls: tuple[CallSeen, ...] = ()
     used: dict[str, Use] = {}
@@ -74,9 +74,9 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def seen(records: Iterable[Record]) -> Seen:
-    """The records of one extension's stream, oldest first, as its page shows them."""
+    """Fold the records of one extension's stream, oldest first, into its history."""
     calls: list[CallSeen] = []
-    running: dict[tuple[str, str], int] = {}  # an id may come again in a later life: the latest start is meant
+    running: dict[tuple[str, str], int] = {}  # a later session may use the same id again: the latest start counts
     troubles: list[Trouble] = []
     resolved: Record | None = None
     ready: int | None = None

@@ -386,7 +386,7 @@ class Hooks:
         return None
 
     async def _together(self, rounds: Rounds, merge: Merge, waiting: deque[Listener]) -> bool:
-        """Ask the first of those who wait in a round; False when the next one has to be asked by itself."""
+        """Ask the first waiting listeners in one round; False when the next one must be asked alone."""
         name = str(merge.event().get("type"))
         taken = self._places(merge.event(), name, waiting)
         if len(taken) < 2:

@@ -1,4 +1,4 @@
-"""From the sources of an extension to a guest that runs them: compile in a process apart, then a VM from the pool."""
+"""Turns an extension's sources into a guest: compiles them in a child process, then uses a VM from the pool."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from forestay.extensions.protocol import HostCalls
 from forestay.extensions.settings import Settings
 
 Refused = Callable[[str, str], None]
-"""Hears what in the cache is not as this host left it: what it is, and its file."""
+"""Receives each cache entry that lacks this host's seal: its kind and its file."""
 
 
 class JavaScriptLoader:
-    """Compiles and makes the JavaScript guests of one project; they share a pool of warm VMs."""
+    """Compiles and creates the JavaScript guests of one project, which share a pool of warm VMs."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._pool = Pool()
 
     async def compile(self, entry: Path, refused: Refused) -> Artifact:
-        """The artifact of an extension, from the cache or compiled now."""
+        """Return the artifact of an extension, from the cache or compiled now."""
         cache = default_cache(self._settings.data, refused)
         seconds, building = self._settings.config.build_seconds, self._settings.building
         if building is None:
@@ -43,7 +43,7 @@ class JavaScriptLoader:
     def guest(
         self, artifact: Artifact, surroundings: Surroundings, calls: HostCalls, report: Report, refused: Refused
     ) -> JavaScriptGuest:
-        """A guest that is not loaded yet."""
+        """Return a guest that is not loaded yet."""
         settings, cache = self._settings, default_cache(self._settings.data)
         return JavaScriptGuest(
             Program.of(artifact),

@@ -1,9 +1,9 @@
-"""The last step before a command runs: give up what it must not have, then become it.
+"""The last step before a command runs: gives up every right that the command must not have, then becomes it.
 
-Runs as a program of its own (`python -I -S launch.py DESCRIPTOR -- COMMAND…`), stdlib only; the open file holds
-the instructions and the command's environment. In order: new process, mount
-and network namespaces where the system allows them, a process id 1 that takes every descendant down with it,
-resource limits, Landlock, exec. `--probe` says what works here.
+It runs as its own program (`python -I -S launch.py DESCRIPTOR -- COMMAND…`), with the standard library only. The open
+file has the instructions and the command's environment. The steps: new process, mount and network namespaces where
+the system allows them; a process 1 whose end kills all descendants; resource limits; Landlock; exec. `--probe` prints
+what works here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 38, 36
 _PR_CAPBSET_READ, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CAP_VERSION = 23, 24, 47, 0x20080522
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 
-# Rights of Landlock, by the version that brought them.
+# Rights of Landlock, by the version that added them.
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _MAKE = 0b1_1111_1111_0000  # remove and make: bits 4 to 12
 _REFER, _TRUNCATE, _IOCTL = 1 << 13, 1 << 14, 1 << 15
@@ -46,14 +46,14 @@ def main(arguments: list[str]) -> int:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if not spec.get("namespaces") or not _new_namespaces(network=not spec["network"]):
         if spec["mounts"]:
-            _refuse("what is protected could not be kept from the command")
+            _refuse("the protected places could not be mounted")
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         _become(spec, command)
     return _stand_by(spec, command)
 
 
 def probe() -> dict[str, Any]:
-    """What this system lets an ordinary process give up."""
+    """Return which restrictions this system lets an ordinary process set up."""
     child = os.fork()
     if child == 0:
         worked = _new_namespaces(network=True)
@@ -85,7 +85,7 @@ def _new_namespaces(*, network: bool) -> bool:
 
 
 def _stand_by(spec: dict[str, Any], command: list[str]) -> int:
-    """Start process 1 of the new namespace, wait for it, and end as the command ended."""
+    """Start process 1 of the new namespace, wait for it, and end in the same way as the command."""
     for number in _FORWARDED:
         signal.signal(number, signal.SIG_IGN)
     reader, writer = os.pipe()
@@ -107,11 +107,11 @@ def _stand_by(spec: dict[str, Any], command: list[str]) -> int:
 
 
 def _init(spec: dict[str, Any], command: list[str], writer: int) -> None:
-    """Process 1: its end is the end of everything that the command started."""
+    """Run as process 1: when it ends, everything that the command started ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     spec["proc"] = _libc.mount(b"proc", b"/proc", b"proc", 2 | 4 | 8, None) == 0
     if not _arrange(spec["mounts"]):
-        _refuse("what is protected could not be kept from the command")
+        _refuse("the protected places could not be mounted")
     main_child = os.fork()
     if main_child == 0:
         os.close(writer)
@@ -124,9 +124,10 @@ def _init(spec: dict[str, Any], command: list[str], writer: int) -> None:
 
 
 def _arrange(mounts: list[tuple[str, str, list[str]]]) -> bool:
-    """The mounts of the layout: read only, out of sight, or a mount of its own that cannot be moved.
+    """Make the mounts of the layout: read-only, hidden, or a separate mount that cannot be moved.
 
-    What stays writable is opened first: found later, beneath a folder that is read only by then, it would be so too.
+    Places that stay writable are opened first: opened later, below a folder that is then read-only, they would be
+    read-only too.
     """
     opened = {}
     for mode, path, _ in mounts:
@@ -146,12 +147,12 @@ def _mounted(mode: str, path: str, shown: list[str], descriptor: int | None) -> 
         gone = mode == "open" and descriptor is None
         return gone or (descriptor is not None and _bound(f"/proc/self/fd/{descriptor}", path, read_only=False))
     if mode == "standing" and not os.path.lexists(path):
-        return True  # the host may not make it, so the command may not either
+        return True  # the host has no right to create it, so neither has the command
     return _bound(path, path, read_only=True)
 
 
 def _hidden(path: str, shown: list[str]) -> bool:
-    """Nothing in the place of a file; an empty folder in that of a folder, with what is `shown` of it."""
+    """Hide a file behind `/dev/null`; hide a folder behind an empty one with only the `shown` entries."""
     if not os.path.isdir(path):  # noqa: PTH112 - pathlib would double this program's start-up
         return _bound("/dev/null", path, read_only=True)
     kept = {}
@@ -171,7 +172,7 @@ def _hidden(path: str, shown: list[str]) -> bool:
 
 
 def _bound(source: str, place: str, *, read_only: bool) -> bool:
-    """`source` at `place`, with what is mounted in it."""
+    """Mount `source` at `place`, including the mounts inside it."""
     there = os.fsencode(place)
     if _libc.mount(os.fsencode(source), there, None, _MS_BIND_REC, None) != 0:
         return False
@@ -208,7 +209,7 @@ def _become(spec: dict[str, Any], command: list[str]) -> None:
 
 
 def _give_up_powers() -> None:
-    """No capability, and none to be had again: root without a user namespace could set the machine's clock or name."""
+    """Drop all Linux capabilities for good: root without a user namespace could set the machine's clock or name."""
     for number in range(64):
         if _libc.prctl(_PR_CAPBSET_READ, number, 0, 0, 0) == 1:
             _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
@@ -223,7 +224,7 @@ def landlock_version() -> int:
 
 
 def confine(read: list[str], write: list[str], *, network: bool) -> None:
-    """Landlock: read and execute beneath `read`, everything beneath `write`, nothing elsewhere."""
+    """Apply Landlock: read and execute below `read`, everything below `write`, nothing elsewhere."""
     version = landlock_version()
     reading = _EXECUTE | _READ_FILE | _READ_DIR
     everything = reading | _WRITE_FILE | _MAKE
@@ -245,11 +246,11 @@ def confine(read: list[str], write: list[str], *, network: bool) -> None:
 
 
 def _allow(ruleset: int, path: str, rights: int, *, follow: bool) -> None:
-    """A rule for what is at `path`; where writing is allowed, never for where a link leads."""
+    """Add a rule for `path`; a rule that allows writing never follows a link."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     except OSError:
-        return  # what is not there needs no rule
+        return  # a missing path needs no rule
     if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
         rights &= _FILE_RIGHTS
     _libc.syscall(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", rights, descriptor), 0)

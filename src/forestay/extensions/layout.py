@@ -1,12 +1,12 @@
-"""How protected places stay as they are while a program may write around them.
+"""Keeps protected places unchanged while a program may write around them.
 
-L1  What is protected can be read and not changed; what is secret is not there at all.
-L2  No folder on the way to a protected place can be moved: something else could be put where it was.
-L3  What is not there yet cannot be made: something empty stands in for it, or nothing new can be made beside it.
-L4  A link cannot be held in its place, so nothing can be made or moved in the folder that has it.
+L1  A protected place can be read but not changed; a secret place is hidden.
+L2  No folder above a protected place can be moved: else something else could take its place.
+L3  A missing protected place cannot be created: an empty stand-in takes its place, or its folder allows nothing new.
+L4  A link cannot be mounted over, so nothing can be created or moved in the folder that contains it.
 
-`mounts` says so in mounts. `beside` says so in rights that cannot be taken back further down (Landlock): what lies
-beside a protected place is named, and the folder that has it gives nothing new.
+`mounts` does this with mounts. `beside` does it with Landlock, whose rights cannot be taken away again deeper in a
+tree: it allows each neighbour of a protected place, and nothing new in the folder that contains them.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ import msgspec
 from forestay.extensions.protection import Kind, Protected
 
 Mode = Literal["fixed", "standing", "hidden", "held", "open"]
-"""Read only; the same of a stand-in; gone; a mount of its own, so that it cannot be moved; open in a fixed folder."""
+"""`fixed`: read-only. `standing`: a read-only stand-in. `hidden`: not visible. `held`: a separate mount that nothing
+can move. `open`: writable inside a fixed folder."""
 _MOST_ENTRIES = 1000
 
 
 class Confinement(msgspec.Struct, frozen=True):
-    """What one command may touch."""
+    """The limits of one command."""
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     network: bool = False
     places: tuple[Protected, ...] = ()
-    """What stays as it is, wherever it lies in those."""
+    """Protected places inside `read` and `write`."""
 
 
 class Mount(msgspec.Struct, frozen=True):
     mode: Mode
     path: str
     shown: tuple[str, ...] = ()
-    """Of a hidden folder: what can be read of it."""
+    """The entries of a hidden folder that can still be read."""
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What may be written, the mounts over it from the outermost to the innermost, and what must stand in (L3)."""
+    """The writable paths, the mounts over them from the outermost to the innermost, and the stand-ins (L3)."""
 
     write: tuple[str, ...]
     mounts: tuple[Mount, ...]
@@ -52,7 +53,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def mounts(limits: Confinement) -> Layout:
-    """L1 to L4 for a sandbox that can mount."""
+    """Plan L1 to L4 for a sandbox that can mount."""
     plan = _Plan(limits)
     for place in sorted(limits.places, key=lambda place: place.path.count("/")):
         plan.add(place)
@@ -61,7 +62,7 @@ def mounts(limits: Confinement) -> Layout:
 
 class _Plan:
     def __init__(self, limits: Confinement) -> None:
-        self.read = (*limits.read, *limits.write)  # what is protected around may still be read
+        self.read = (*limits.read, *limits.write)  # protected places inside may still be read
         self.write = _writable(limits)
         self.found: dict[str, Mount] = {}
         self.frozen: set[str] = set()
@@ -84,15 +85,15 @@ class _Plan:
         else:
             self.found[path] = Mount("hidden", path, place.shown) if place.secret else Mount("fixed", path)
             if place.stand_in is not None and not place.secret and _is_empty(path):
-                self.stand_ins[path] = place.stand_in  # perhaps another program's, who would take it away
+                self.stand_ins[path] = place.stand_in  # perhaps another program's, which would remove it
 
     def _covered(self, path: str, *modes: Mode) -> bool:
-        """Whether it lies in what is out of reach already, or in one of these modes."""
+        """Whether the path is inside a mount of these modes (by default: one that the command cannot change)."""
         wanted = modes or ("fixed", "standing", "hidden")
         return any(mount.mode in wanted and _inside(path, mount.path) for mount in self.found.values())
 
     def _hold(self, path: str, around: Iterable[str]) -> None:
-        """L2: every folder between what may be written and the place."""
+        """Hold every folder between a writable path and the place (L2)."""
         for folder in around:
             above = posixpath.dirname(path)
             while _inside(above, folder) and above != folder:
@@ -118,7 +119,7 @@ class _Plan:
 
 
 def beside(limits: Confinement) -> Confinement:
-    """L1 to L4 by naming what lies beside protected places, one folder after the other."""
+    """Plan L1 to L4 without mounts: replace each folder around a protected place by the other entries in it."""
     write = [part for path in _writable(limits) for part in _beside(path, [place.path for place in limits.places])]
     secret = [place for place in limits.places if place.secret]
     read = [part for path in (*limits.read, *limits.write) for part in _beside(path, [place.path for place in secret])]
@@ -135,12 +136,12 @@ def _beside(path: str, places: Sequence[str]) -> list[str]:
 
 
 def _writable(limits: Confinement) -> tuple[str, ...]:
-    """What may be written, less what lies in a protected place."""
+    """Return the writable paths outside all protected places."""
     return tuple(path for path in limits.write if not any(_inside(path, place.path) for place in limits.places))
 
 
 def _entries(folder: str) -> list[str]:
-    """What a folder has, links left out: they cannot be held, and their targets are beneath no rule of it."""
+    """Return a folder's entries without links: those cannot be mounted over, and no rule covers their targets."""
     try:
         with os.scandir(folder) as found:
             entries = [entry.path for entry in found if not entry.is_symlink() and _plain(entry)]
@@ -154,7 +155,7 @@ def _plain(entry: os.DirEntry[str]) -> bool:
 
 
 def _first_missing(path: str) -> str | None:
-    """The outermost part of a path that is not there."""
+    """Return the outermost part of a path that does not exist."""
     missing = None
     while path != "/" and not os.path.lexists(path):
         missing, path = path, posixpath.dirname(path)

@@ -1,6 +1,6 @@
 """The session that extensions live in now: its tree, what was chosen for it, and what waits for an agent.
 
-What replaces a session, moves in it or chooses for it, and has to be told, is `control.Control`'s.
+`control.Control` does what extensions must hear of: replace a session, move in it, choose for it.
 
 S1  What an extension changes is kept before its call is answered.
 S2  A turn that an extension wants is a wish of the session; an abort, an end and a reload are kept in `requests` for
@@ -53,7 +53,7 @@ class LiveSession:
         self._tools = tools
         self._commands = commands
         self._servers = servers
-        self._chosen: list[str] | None = None  # the tools that an agent is offered; None: all
+        self.chosen: list[str] | None = None  # the tools that an agent is offered; None: all
         self._seen: set[str] = set()  # the tools that were there when they were chosen
         self._next_turn: list[Mapping[str, Any]] = []
         self.requests: list[dict[str, Any]] = []
@@ -187,8 +187,12 @@ class LiveSession:
 
     async def end_work(self) -> None:
         """What waited for the end of the agents is in the session, when none is at work."""
-        if self.idle:
+        if not self.idle:
+            return
+        if self.tree.wishes:
             self.tree.end_work()
+        tree = self.tree
+        if tree.unsaved and (tree.entries or tree.turn or tree.wishes):  # an empty session stays unwritten
             await self.save()
 
     def boundary(self, error: Any) -> dict[str, Any]:
@@ -252,15 +256,15 @@ class LiveSession:
     def _set_active(self, names: Sequence[str]) -> None:
         """Unknown names are left out, as in pi; a tool that is registered later is active."""
         self._seen = {str(tool["name"]) for tool in self._tools()}
-        self._chosen = [name for name in names if name in self._seen]
+        self.chosen = [name for name in names if name in self._seen]
 
     @property
     def active(self) -> list[str]:
         """The tools that an agent is offered."""
         known = [str(tool["name"]) for tool in self._tools()]
-        if self._chosen is None:
+        if self.chosen is None:
             return known
-        return [*self._chosen, *(name for name in known if name not in self._seen)]
+        return [*self.chosen, *(name for name in known if name not in self._seen)]
 
     def is_full(self, tree: SessionTree, coming: str = "") -> bool:
         """Whether a session, with what is about to be said, leaves too little of the model's window for an answer."""

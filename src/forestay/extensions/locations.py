@@ -1,4 +1,4 @@
-"""Where in an extension's own source an error happened: its stack frames, mapped through the source map (Pi §2A.7)."""
+"""Finds where in an extension's own source an error happened: maps its stack through the source map (Pi §2A.7)."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def location(error: dict[str, Any], artifact: str, source_map: str) -> tuple[str | None, list[str]]:
-    """Where a described error happened, and its stack in source positions."""
+    """Return where a described error happened, and its stack in source positions."""
     found = frames(str(error.get("stack") or ""), artifact, source_map, str(error.get("name") or "Error"))
     return (found[0].place if found else None), [str(frame) for frame in found]
 
 
 def frames(stack: str, artifact: str, source_map: str, error: str = "Error") -> list[Frame]:
-    """The extension's own frames of a stack, in its own files; the bridge's frames are left out."""
+    """Return the extension's own frames of a stack, in its source files, without the bridge's frames."""
     found: list[Frame] = []
-    callee: str | None = None  # who was called in this frame; nobody in the innermost one
+    callee: str | None = None  # the function that this frame called; None in the innermost frame
     for text in stack.splitlines()[:_MAX_LINES]:
         match = _FRAME.match(text)
         if match and match["file"] == artifact and len(found) < _MAX_FRAMES:
@@ -51,7 +51,7 @@ def frames(stack: str, artifact: str, source_map: str, error: str = "Error") -> 
 
 
 def _without_constructors(found: list[Frame], source_map: str) -> list[Frame]:
-    """As Node tells it: an error begins where `new` stands, not in the constructors of its class."""
+    """Remove constructor frames, as Node does: the stack of an error begins at its `new`."""
     table = _table(source_map) if source_map else None
     while table is not None and len(found) > 1:
         from forestay.extensions.compiler.artifact import Location
@@ -84,12 +84,12 @@ def _mapped(frame: Frame, source_map: str, callee: str | None, error: str) -> Fr
 
 @lru_cache(maxsize=16)
 def _table(text: str) -> SourceMap | None:
-    """The decoded map; the compiler's package is imported when an error has to be mapped, and not before."""
+    """Return the decoded map; the compiler package is imported only when an error must be mapped."""
     from forestay.extensions.compiler.sourcemap import SourceMap
 
     try:
         table = SourceMap(text.encode())
         table.original(1)
     except (ValueError, KeyError, IndexError, TypeError):
-        return None  # a damaged map only costs precision
+        return None  # with a damaged map, positions are only less precise
     return table

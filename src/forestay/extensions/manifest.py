@@ -1,4 +1,4 @@
-"""The manifest of an extension (`pi.ext.manifest.v1`, Pi §2B.1): reading, deriving, the hard errors of §2B.4.
+"""Reads and derives the manifest of an extension (`pi.ext.manifest.v1`, Pi §2B.1), with the hard errors of §2B.4.
 
 `extension.json` wins over `package.json#pi`. A package that only lists its entries under `pi.extensions`, and a
 single file, get a derived manifest: the same fields, filled from the package or from the file's name.
@@ -21,13 +21,13 @@ CAP_SCHEMA: Literal["pi.ext.cap.v1"] = "pi.ext.cap.v1"
 Capability = Annotated[str, msgspec.Meta(extra_json_schema={"enum": sorted(CAPABILITIES)})]
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-# What a package may keep under `pi` beside a manifest: resources of the package, not of the extension.
+# Members under `pi` that belong to the package and not to the extension's manifest.
 _PACKAGE_KEYS = frozenset({"extensions", "skills", "prompts", "themes", "image", "video"})
 MAX_MANIFEST = 1024 * 1024
 
 
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a capability holds; an absent list says nothing."""
+    """Where a capability holds; an absent list does not limit it."""
 
     paths: tuple[str, ...] | None = None
     hosts: tuple[str, ...] | None = None
@@ -58,27 +58,27 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     version: str
     api_version: str
     runtime: Annotated[Literal["js", "wasm", "mcp"], msgspec.Meta(extra_json_schema={"enum": ["js", "wasm"]})]
-    """An MCP server has no manifest of its own: `mcp` stands only in the one that the host makes for it."""
+    """An MCP server has no manifest of its own: `mcp` occurs only in the manifest that the host makes for it."""
     entrypoint: str
     description: str | None = None
     capabilities: tuple[Capability, ...] | None = None
     capability_manifest: CapabilityManifest | None = None
 
     def canonical_bytes(self) -> bytes:
-        """What is hashed: canonical JSON without absent members (Pi §2B.1)."""
+        """Return the canonical JSON without absent members, which is hashed (Pi §2B.1)."""
         return canonical.encode(self)
 
     def declared(self) -> tuple[Requirement, ...]:
-        """The scoped manifest when there is one, else the flat list (Pi §2B.3)."""
+        """Return the scoped requirements if there are any, else the flat list (Pi §2B.3)."""
         if self.capability_manifest is not None:
             return self.capability_manifest.capabilities
         return tuple(Requirement(name) for name in self.capabilities or ())
 
 
 def parse_manifest(document: object, where: str) -> Manifest:
-    """A checked manifest; every mistake is a `manifest_invalid` that says where (Pi §2B.4)."""
+    """Check a manifest; every mistake is a `manifest_invalid` with its place (Pi §2B.4)."""
     if not isinstance(document, dict):
-        raise _invalid("A manifest is a JSON object.", where, "$")
+        raise _invalid("A manifest must be a JSON object.", where, "$")
     schema = document.get("schema")
     if schema != SCHEMA:
         raise _invalid(f"The schema {schema!r} is unknown; expected {SCHEMA}.", where, "schema")
@@ -99,7 +99,7 @@ def parse_manifest(document: object, where: str) -> Manifest:
 
 
 def read_extension_json(folder: Path) -> Manifest | None:
-    """The manifest in `extension.json`, or None when there is no such file."""
+    """Read the manifest in `extension.json`; None when there is no such file."""
     path = folder / "extension.json"
     if not path.is_file():
         return None
@@ -107,7 +107,7 @@ def read_extension_json(folder: Path) -> Manifest | None:
 
 
 def read_package_json(folder: Path) -> dict[str, Any] | None:
-    """`package.json` of the folder when it holds an object; a package that npm could not read is none."""
+    """Read the folder's `package.json`; None when it is missing, unreadable or not an object."""
     path = folder / "package.json"
     if not path.is_file():
         return None
@@ -124,7 +124,7 @@ def package_pi(package: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def derive_manifest(root: Path, entry: Path) -> Manifest:
-    """The manifest of an extension without `extension.json`."""
+    """Derive the manifest of an extension without `extension.json`."""
     package = read_package_json(root)
     pi = package_pi(package)
     if package is not None and pi is not None and "schema" in pi:
@@ -144,7 +144,7 @@ def derive_manifest(root: Path, entry: Path) -> Manifest:
 
 
 def _many(root: Path, item: str) -> bool:
-    """Whether one entry of `pi.extensions` may stand for several extensions: a pattern, or a folder of scripts."""
+    """Whether an entry of `pi.extensions` may name several extensions: a pattern, or a folder of scripts."""
     folder = root / item
     if "*" in item or not folder.is_dir():
         return "*" in item
@@ -171,7 +171,7 @@ def _check_capabilities(manifest: Manifest, where: str) -> None:
 
 
 def _check_scope(scope: Scope, where: str, at: str) -> None:
-    """Patterns must already be in normal form: two spellings of one scope would hash differently (Pi §2B.4)."""
+    """Require patterns in normal form: two spellings of one scope would have different hashes (Pi §2B.4)."""
     for pattern in scope.paths or ():
         parts = pattern.split("/")
         if not pattern or "\\" in pattern or "//" in pattern or "." in parts or ".." in parts:
@@ -185,7 +185,9 @@ def _check_scope(scope: Scope, where: str, at: str) -> None:
 
 
 def _unknown_capability(name: str, where: str, at: str) -> Problem:
-    return _invalid(f"The capability {name!r} is unknown; known are {', '.join(sorted(CAPABILITIES))}.", where, at)
+    return _invalid(
+        f"The capability {name!r} is unknown; the known ones are {', '.join(sorted(CAPABILITIES))}.", where, at
+    )
 
 
 def _read(path: Path) -> object:

@@ -1,7 +1,7 @@
-"""The models that extensions and the person of a session choose from: the host's, and those that extensions bring.
+"""The models that extensions and the person of a session can choose: the host's, and those of extensions.
 
-C1  A virtual model answers nothing itself: for each answer its extension names a model of the host.
-C2  The scope is what a person narrowed the choice to (`models.enabled`), in pi's patterns; without any, it is empty.
+C1  A virtual model does not answer itself: for each answer, its extension names a model of the host.
+C2  The scope is a person's selection of models (`models.enabled`) in pi's patterns; without one, it is empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Described = Mapping[str, Any]
 
 
 class ModelCatalogue:
-    """Lists models, and asks the extension of a virtual one which model answers."""
+    """Lists models, and asks the extension of a virtual model which model answers."""
 
     def __init__(self, model: Model | None, members: Callable[[], Sequence[Member]], scope: Sequence[str] = ()) -> None:
         self._model = model
@@ -27,7 +27,7 @@ class ModelCatalogue:
         self._scope = scope
 
     async def reachable(self, asked_by: str | None = None) -> list[Described]:
-        """The models of the host, and those of other extensions' providers: a caller knows its own."""
+        """List the host's models and those of extensions; `asked_by` knows its own, so they are left out."""
         offered: list[Described] = list(await self._model.models()) if self._model is not None else []
         for member in self._members():
             if member.extension.name != asked_by:
@@ -37,22 +37,22 @@ class ModelCatalogue:
         return offered
 
     async def selectable(self) -> list[Described]:
-        """What a person may choose for a conversation: the host's models and virtual ones, as far as the scope goes."""
+        """List what a person may choose for a conversation: the host's models and virtual ones, within the scope."""
         own: list[Described] = list(await self._model.models()) if self._model is not None else []
         virtual = [item for guest in self._guests() for item in _virtual(guest)]
         return [scoped["model"] for scoped in _scoped([*own, *virtual], self._scope)] if self._scope else own + virtual
 
     async def scoped(self) -> list[dict[str, Any]]:
-        """What the scope leaves, in the order of its patterns: `{model, thinkingLevel}` (C2)."""
+        """List the models in the scope, in the order of its patterns: `{model, thinkingLevel}` (C2)."""
         return _scoped(await self.reachable(), self._scope) if self._scope else []
 
     def virtual(self, provider: str, id: str) -> Described | None:
-        """A virtual model, as its extension described it; None when there is none of that name."""
+        """Return a virtual model as its extension described it; None when there is none of that name."""
         found = self._router(provider, id)
         return found[1] if found is not None else None
 
     async def route(self, provider: str, id: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Which model answers a request for a virtual one: `{provider, id, thinkingLevel, state}` (C1)."""
+        """Ask which model answers a request for a virtual one: `{provider, id, thinkingLevel, state}` (C1)."""
         found = self._router(provider, id)
         if found is None:
             raise Problem("model_unknown", f"There is no model {provider[:80]}/{id[:80]} here.")
@@ -75,7 +75,7 @@ def _name(model: Described) -> tuple[Any, Any]:
 
 
 def _scoped(offered: Sequence[Described], patterns: Sequence[str]) -> list[dict[str, Any]]:
-    """The models that patterns name, `PROVIDER/ID` or `ID` with `*`, each once; `:high` at the end pins a level."""
+    """Return the models that match the patterns (`PROVIDER/ID` or `ID`, with `*`); a final `:high` pins a level."""
     found: dict[tuple[Any, Any], dict[str, Any]] = {}
     for pattern in patterns:
         named, _, level = pattern.rpartition(":")

@@ -1,4 +1,4 @@
-"""What goes into an extension's runtime and what comes out of it, as data."""
+"""The inputs and results of an extension's runtime, as data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forestay.extensions.tool_wording import ToolWords
 
 ColorMode = Literal["truecolor", "256color"]
 COLUMNS = 80
-"""How wide an extension draws until it is told otherwise."""
+"""The default width for an extension's drawing."""
 
 
 class Surroundings(
@@ -19,7 +19,7 @@ class Surroundings(
     frozen=True,
     rename={"has_ui": "hasUI", "tool_words": "toolWords", "color_mode": "colorMode"},
 ):
-    """What an extension is told about where it runs."""
+    """What an extension knows about where it runs."""
 
     extension: str
     cwd: str
@@ -28,15 +28,15 @@ class Surroundings(
     colour: bool = False
     color_mode: ColorMode = "truecolor"
     theme: Theme | None = None
-    """None: the one that every extension has until somebody chooses another."""
+    """None: the default theme, until somebody chooses another."""
     flags: dict[str, bool | str] = msgspec.field(default_factory=dict)
     tool_words: dict[str, ToolWords] = msgspec.field(default_factory=dict)
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """What a tool call gave: pi's result, whether it is an error, and the updates that it streamed.
+    """The result of a tool call: pi's result, whether it is an error, and the updates that it streamed.
 
-    `hostcall` is the code of a host call whose refusal or failure the tool did not catch.
+    `hostcall` is the code of a refused or failed host call that the tool did not catch.
     """
 
     content: list[Any]
@@ -48,7 +48,7 @@ class ToolOutcome(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HookOutcome(msgspec.Struct, frozen=True):
-    """What one handler did: what it returned (`returned` tells null from nothing), and what it changed in place."""
+    """The result of one handler: its return value (`returned` tells null from nothing) and its changes in place."""
 
     value: Any
     changed: Any

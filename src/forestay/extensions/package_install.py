@@ -1,9 +1,9 @@
-"""Adding a package from npm to a project: fetched, pinned, and named in the project's settings.
+"""Adds a package from npm to a project: fetches it, pins it, and lists it in the project's settings.
 
-I1  Nothing of it runs: npm runs no script of any package, and obeys no settings that a project brings. Its extensions
-    are trusted by a person, as everything that a project brings.
-I2  Its version is exact, and the lock beside it has the hash of every package that came with it: another content of
-    the same version is refused when it is fetched again.
+I1  None of its code runs: npm runs no package scripts and ignores the project's npm settings. Its extensions need a
+    person's trust, like everything in a project.
+I2  Its version is exact, and the lock file has the hash of every installed package: a later fetch of the same version
+    with different content is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BASE = SETTINGS[_FILE]
 
 
 class AddedPackage(msgspec.Struct, frozen=True):
-    """A package that the project has now; `integrity` is the hash of what was fetched, `came` all that came along."""
+    """An added package; `integrity` is the hash of the fetched archive, `came` lists everything that was installed."""
 
     name: str
     version: str
@@ -35,15 +35,17 @@ class AddedPackage(msgspec.Struct, frozen=True):
 
 
 def is_package(text: str) -> bool:
-    """Whether a text names a package of npm."""
+    """Whether a text names an npm package."""
     return _SPEC.fullmatch(text) is not None
 
 
 def add_package(project: Path, spec: str, *, offline: bool = False) -> AddedPackage:
-    """Fetch a package into the project, pin it, and name it in the settings (I1, I2)."""
+    """Fetch a package into the project, pin it, and list it in the settings (I1, I2)."""
     found = _SPEC.fullmatch(spec)
     if found is None:
-        raise Problem("invalid_usage", f"{spec[:120]!r} names no package of npm.", fix="Write NAME or NAME@VERSION.")
+        raise Problem(
+            "invalid_usage", f"{spec[:120]!r} is not the name of an npm package.", fix="Write NAME or NAME@VERSION."
+        )
     name, home = found["name"], _home(project)
     wanted = f"{name}@{found['version']}" if found["version"] else name
     came = run_npm(home, "install", "--save-exact", *(["--offline"] if offline else []), "--", wanted)
@@ -51,14 +53,16 @@ def add_package(project: Path, spec: str, *, offline: bool = False) -> AddedPack
     locked = lock.get(f"node_modules/{name}", {})
     version, integrity = locked.get("version"), locked.get("integrity")
     if not isinstance(version, str) or not isinstance(integrity, str):
-        raise Problem("extension_invalid", f"npm gave {name} no hash.", fix="Use a registry that has hashes.")
+        raise Problem(
+            "extension_invalid", f"npm recorded no hash for {name}.", fix="Use a registry that provides hashes."
+        )
     source = f"npm:{name}@{version}"
     _name_it(project, name, source)
     return AddedPackage(name, version, integrity, source, home / "node_modules" / name, came)
 
 
 def _home(project: Path) -> Path:
-    """Where packages of the project are kept; a project of npm's own, apart from the project's."""
+    """Return the folder for the project's packages: a separate npm project."""
     home = project.resolve() / _BASE / "npm"
     for place in (home.parent, home):
         if place.is_symlink():
@@ -71,7 +75,7 @@ def _home(project: Path) -> Path:
 
 
 def _name_it(project: Path, name: str, source: str) -> None:
-    """The settings name the package once, in this version; what else stands in them stays."""
+    """List the package once in the settings, in this version; keep everything else."""
     path = project / _FILE
     settings: Any = canonical.decode(path.read_bytes()) if path.is_file() else {}
     listed = settings.get("packages", []) if isinstance(settings, dict) else None

@@ -1,8 +1,8 @@
-"""Package sources: what `.pi/settings.json` and `.forestay/packages.json` name, found where it was installed.
+"""Finds the packages that `.pi/settings.json` and `.forestay/packages.json` name.
 
-K1  Nothing is fetched: a package that is not on disk is listed with the reason, and the rest is used.
-K2  Only what stands inside the project is used; its content is part of what a person trusts.
-K3  A filter narrows what a package's manifest lists and never widens it.
+K1  Nothing is fetched: a package that is not on disk is listed with the reason, and the others are used.
+K2  Only packages inside the project are used; their content is part of what a person trusts.
+K3  A filter only narrows what a package's manifest lists.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GIT = re.compile(
 
 
 class Package(msgspec.Struct, frozen=True):
-    """A package that a project names: where it is, or why it is not used."""
+    """A package that a project names: its folder, or why it is not used."""
 
     source: str
     folder: Path | None
@@ -35,7 +35,7 @@ class Package(msgspec.Struct, frozen=True):
     problem: str = ""
 
     def resources(self) -> list[Resource]:
-        """What it brings, after its filters (K3)."""
+        """Return its resources after its filters (K3)."""
         if self.folder is None:
             return []
         found = package_resources(self.folder) if self.folder.is_dir() else resources_at(self.folder, "extension")
@@ -51,15 +51,15 @@ class Package(msgspec.Struct, frozen=True):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """What a project's settings name: packages, and paths of single resources by kind."""
+    """The content of a project's settings: packages, and paths of single resources by kind."""
 
     packages: tuple[Package, ...] = ()
     paths: tuple[tuple[Kind, Path], ...] = ()
     problems: tuple[tuple[str, Problem], ...] = ()
-    """Settings that cannot be read, by their file; they name nothing."""
+    """Settings files that cannot be read, each with its problem."""
 
     def resources(self) -> list[Resource]:
-        """What the packages and the named paths bring."""
+        """Return the resources of the packages and of the named paths."""
         found = [item for package in self.packages for item in package.resources()]
         for kind, path in self.paths:
             found += resources_at(path, kind, "project")
@@ -67,7 +67,7 @@ class Named(msgspec.Struct, frozen=True):
 
     @property
     def trees(self) -> list[Path]:
-        """The files and folders whose content decides what happens; npm packages share their dependencies."""
+        """The files and folders with the executed content; for npm packages, the whole `node_modules`."""
         found: dict[Path, None] = {}
         for package in self.packages:
             if package.folder is not None:
@@ -77,7 +77,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 def named(project: Path) -> Named:
-    """Everything that the settings of `project` name (K1, K2)."""
+    """Read everything that the settings of `project` name (K1, K2)."""
     project = project.resolve()
     packages: dict[str, Package] = {}
     paths: dict[tuple[Kind, Path], None] = {}
@@ -122,7 +122,7 @@ def _package(entry: Any, project: Path, base: Path, file: str) -> Package:
     source = entry.get("source") if isinstance(entry, dict) else entry
     if not isinstance(source, str) or not source:
         fix = 'Write "npm:NAME", "git:HOST/PATH", "./PATH" or {"source": …}.'
-        raise Problem("manifest_invalid", f"{file} names a package that has no source.", at=f"{file}#packages", fix=fix)
+        raise Problem("manifest_invalid", f"{file} names a package without a source.", at=f"{file}#packages", fix=fix)
     filters: dict[Kind, tuple[str, ...]] = {}
     if isinstance(entry, dict):
         filters = {kind: _texts(entry[key], file, key) for key, kind in KINDS.items() if key in entry}
@@ -139,11 +139,11 @@ def _place(source: str, project: Path, base: Path) -> tuple[Path | None, str]:
         candidates = [base / "git" / git["host"] / git["path"]]
         missing = f"is not cloned into {base.name}/git/{git['host']}/{git['path']}"
     else:
-        candidates, missing = [base / source], "is not there"
+        candidates, missing = [base / source], "does not exist"
     for candidate in candidates:
         if candidate.exists():
             place = _inside(project, candidate)
-            return place, "" if place is not None else "lies outside the project"
+            return place, "" if place is not None else "is outside the project"
     return None, missing
 
 
@@ -159,7 +159,7 @@ def _texts(value: Any, file: str, key: str) -> tuple[str, ...]:
 
 
 def _passes(name: str, patterns: tuple[str, ...]) -> bool:
-    """`!pattern` and `-path` exclude, `+path` includes; with no including pattern, everything else is in."""
+    """Whether the filters keep a name: `!pattern` and `-path` exclude, `+path` includes, plain patterns select."""
     plain = [item for item in patterns if item[:1] not in "!+-"]
     if f"-{name}" in patterns or f"-./{name}" in patterns:
         return False

@@ -1,9 +1,9 @@
-"""The agent behind the `pi` program: a conversation whose model and tools are host calls of the extension it serves.
+"""The agent behind the `pi` program: a conversation whose model and tool calls are host calls of its extension.
 
-I1  It may do what its extension may: each question to the model and each tool is a host call of that extension, decided
-    by its policy, counted against its tokens and quotas, and in its evidence.
+I1  It may do what its extension may: each model request and each tool call is a host call of that extension. Its
+    policy decides, its tokens and quotas count, and its evidence records the call.
 I2  It ends: with an answer, with an error, or after MOST_TURNS answers.
-I3  Nothing of it is kept: it has no session, no extensions and no memory of its own.
+I3  Nothing is stored: it has no session, no extensions and no memory of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INSTRUCTIONS = "You are a coding agent. You work in the folder {cwd}. Use the to
 
 
 class Door(NamedTuple):
-    """The way out that one program has: as whom it calls, and under which names."""
+    """The host calls of one program: its extension, and the prefix of its call ids."""
 
     calls: HostCalls
     extension: str
@@ -30,7 +30,7 @@ class Door(NamedTuple):
     async def ask(
         self, number: int, method: str, params: dict[str, Any], heard: Callable[[Any], None] = lambda _part: None
     ) -> Any:
-        """Make one host call; what it answers, or a Problem."""
+        """Make one host call; return its output or raise its Problem."""
         request = HostCall(f"{self.id}:{number}", "", method, params)
         output: Mapping[str, Any] = {}
         async for part in self.calls.call(request, self.extension):
@@ -43,7 +43,7 @@ class Door(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """How the agent works: its model, what it is told, which built-in tools it is offered."""
+    """The agent's setup: its folder, model, instructions and built-in tools."""
 
     cwd: str
     model: Mapping[str, Any] | None = None
@@ -52,7 +52,7 @@ class Terms(NamedTuple):
 
 
 class PiAgent:
-    """One conversation; `tell` hears its events, as pi's modes print them."""
+    """One conversation; `tell` receives its events, as pi's modes print them."""
 
     def __init__(self, door: Door, terms: Terms, tell: Callable[[dict[str, Any]], None], now_ms: Callable[[], int]):
         self._door = door
@@ -61,17 +61,17 @@ class PiAgent:
         self._calls = 0
         self.terms = terms
         self.steering: list[str] = []
-        """What is said to it while it works: heard after its tool calls, one after the other."""
+        """Messages that arrive while it works; it reads one after each round of tool calls."""
         self.messages: list[dict[str, Any]] = []
 
     @property
     def last_text(self) -> str:
-        """What the agent said last."""
+        """The agent's last text."""
         said = [message for message in self.messages if message["role"] == "assistant"]
         return text_of(said[-1]["content"]) if said else ""
 
     async def prompt(self, text: str) -> dict[str, Any]:
-        """Say something and let the agent work; its last answer (I2)."""
+        """Send a message and let the agent work; return its last answer (I2)."""
         start = len(self.messages)
         self._tell({"type": "agent_start"})
         self._said({"role": "user", "content": [{"type": "text", "text": text}]})

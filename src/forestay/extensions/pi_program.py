@@ -1,7 +1,7 @@
-"""The `pi` program as extensions start it: print, JSON lines and RPC, answered by this host (`pi_agent.py`).
+"""The `pi` program for extensions that start it: print, JSON and RPC modes, answered by this host (`pi_agent.py`).
 
-It is no program of the machine: the `exec` connector answers a command `pi` itself, and puts a script of that name on
-the PATH of the programs that it starts (`connectors/doorway.py`). So it is there in every sandbox, without a network.
+It is not a program on the machine: the `exec` connector runs the command `pi` itself, and puts a script of that name
+on the PATH of the programs that it starts (`connectors/doorway.py`). So it works in every sandbox, without network.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Arguments(NamedTuple):
-    """A command line of pi; `refused` says why it cannot be served."""
+    """A parsed command line of pi; `refused` tells why it cannot run."""
 
     options: Mapping[str, str]
     words: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Arguments(NamedTuple):
 
 
 def parsed(argv: Sequence[str]) -> Arguments:
-    """Read pi's own options; one that is not known ends the program, because nobody knows whether it takes a value."""
+    """Parse pi's options; an unknown one is an error, because it is unclear whether it takes a value."""
     options: dict[str, str] = {}
     words: list[str] = []
     flags: set[str] = set()
@@ -72,7 +72,7 @@ def parsed(argv: Sequence[str]) -> Arguments:
 
 
 class Streams(NamedTuple):
-    """What the program writes to, and reads lines from; a line that is None is the end of the input."""
+    """The program's output, error and input lines; the line None is the end of the input."""
 
     out: Callable[[str], None]
     error: Callable[[str], None]
@@ -80,7 +80,7 @@ class Streams(NamedTuple):
 
 
 async def serve(argv: Sequence[str], cwd: str, door: Door, streams: Streams, now_ms: Callable[[], int]) -> int:
-    """Be `pi` once; its exit code."""
+    """Run `pi` once; return its exit code."""
     arguments = parsed(argv)
     if arguments.refused:
         streams.error(f"pi: {arguments.refused}\n")
@@ -122,7 +122,7 @@ async def _printed(agent: PiAgent, arguments: Arguments, streams: Streams, now_m
 
 
 async def _message(agent: PiAgent, arguments: Arguments, streams: Streams) -> str:
-    """What is asked: files that are named with `@`, the words, and what stands on the standard input."""
+    """Build the message from files named with `@`, the words, and the standard input."""
     parts: list[str] = []
     for word in arguments.words:
         if word.startswith("@") and len(word) > 1:
@@ -150,7 +150,7 @@ async def _terms(agent: PiAgent, arguments: Arguments, cwd: str) -> Terms:
 
 
 async def _text(agent: PiAgent, given: str) -> str:
-    """A text, or the file that it names, as pi's options take both."""
+    """Return a text, or the content of the file that it names; pi's options take both."""
     if "\n" in given or len(given) > 1000:
         return given
     try:
@@ -165,7 +165,7 @@ async def _read(agent: PiAgent, path: str) -> str:
 
 
 async def _model(agent: PiAgent, options: Mapping[str, str]) -> Mapping[str, Any] | None:
-    """The model that was named, by its id, `provider/id`, or a part of that; None for the host's own choice."""
+    """Return the model named by its id, `provider/id`, or a part of it; None for the host's own choice."""
     wanted, provider = options.get("--model", "").partition(":")[0], options.get("--provider")
     if not wanted and not provider:
         return None
@@ -199,7 +199,7 @@ class Rpc:
             command = _decode(line)
             kind = str(command["type"])
         except (msgspec.DecodeError, KeyError, TypeError):
-            return self._answer({}, "parse", error="A command is a JSON object with a `type`.")
+            return self._answer({}, "parse", error="A command must be a JSON object with a `type`.")
         match kind:
             case "prompt" | "steer" | "follow_up":
                 self._prompted(str(command.get("message", "")), "steer" in (kind, command.get("streamingBehavior")))
@@ -231,7 +231,7 @@ class Rpc:
         return None
 
     def _cleared(self) -> dict[str, list[str]]:
-        """What waited and is not said any more."""
+        """Clear the waiting messages and return them."""
         cleared = {"steering": list(self._agent.steering), "followUp": list(self._waiting)}
         self._agent.steering.clear()
         self._waiting.clear()
@@ -253,7 +253,7 @@ class Rpc:
         self._working = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._streams.error(f"pi: {error}\n")
-        if late := self._agent.steering or self._waiting:  # it was said when the work had just ended
+        if late := self._agent.steering or self._waiting:  # it arrived when the work had just ended
             self._prompted(late.pop(0), steers=False)
 
     def _state(self) -> dict[str, Any]:

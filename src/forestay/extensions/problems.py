@@ -1,4 +1,4 @@
-"""What an extension's failure is to its host: a trap or a thrown error, as one Problem with its place in the source."""
+"""Turns an extension's failure, a trap or a thrown error, into a Problem with its place in the source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forestay.extensions.locations import location
 from forestay.kernel import Problem
 
 _TRAPS = {"timeout": "extension_timeout", "memory": "extension_memory"}
-# How a refused or failed host call that nobody caught in JavaScript is told outside.
+# The Problem of a refused or failed host call that JavaScript did not catch.
 HOSTCALL_PROBLEMS = {
     "timeout": "timeout",
     "denied": "capability_denied",
@@ -28,7 +28,7 @@ def trap_problem(trap: EngineTrap, extension: str) -> Problem:
 
 
 def thrown_problem(error: dict[str, Any], extension: str, program: Program) -> Problem:
-    """A described JavaScript error, as a Problem."""
+    """Return a described JavaScript error as a Problem."""
     name, message = str(error.get("name") or "Error"), str(error.get("message") or "")
     where, stack = location(error, program.name, program.source_map)
     details: dict[str, Any] = {"extension": extension, "error": name}
@@ -38,7 +38,7 @@ def thrown_problem(error: dict[str, Any], extension: str, program: Program) -> P
     if name == "InternalError" and "out of memory" in message:
         return Problem("extension_memory", f"{extension} used more memory than it may.", **details)
     if error.get("code") == TOO_LARGE:
-        fix = "Let the extension answer with less: a part, a summary, or the name of a file."
+        fix = "Make the extension return less: a part, a summary, or the name of a file."
         return Problem("payload_too_large", f"{extension}: {message}", **details, fix=fix)
     if error.get("code") == "REGISTRATION_INVALID":
         return Problem("registration_invalid", message, **details)
@@ -50,7 +50,7 @@ def thrown_problem(error: dict[str, Any], extension: str, program: Program) -> P
 
 
 def _plain(more: Any, taken: dict[str, Any]) -> dict[str, Any]:
-    """The host call's own details, as far as they do not hide the error's."""
+    """Return the host call's own details, except names that the error's details use."""
     if not isinstance(more, dict):
         return {}
     reserved = {*taken, "hostcall", "key", "message", "retry_after_ms", "self"}

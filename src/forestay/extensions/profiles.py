@@ -1,8 +1,8 @@
-"""The project's extensions as a person looks at them: what each registered, may do, did, and where it stands.
+"""The project's extensions for a person: each one's registrations, permissions, history and trust.
 
-L1  Looking executes nothing: what is not loaded is described by the ledger and the folder alone.
-L2  What is told is on disk: evidence that still waits to be written is written first.
-L3  What is granted is read from the policy in force, so that the page and the next decision agree.
+L1  Reading executes nothing: an extension that is not loaded is described from the ledger and the folder.
+L2  Everything shown is on disk: waiting evidence is written first.
+L3  Grants are read from the current policy, so that the page and the next decision agree.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     trust: str
     verdict: str = ""
-    """What the compiler says of its code: compatible, warning, blocked."""
+    """The compiler's verdict on its code: compatible, warning, blocked."""
     resolution: str = ""
-    """What policy said of its needs when it was loaded: accepted, needs_decision, refused."""
+    """Policy's verdict on its needs at load time: accepted, needs_decision, refused."""
     tools: int = 0
     commands: int = 0
     handlers: int = 0
@@ -70,7 +70,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule in force about one capability."""
+    """A current rule about one capability."""
 
     effect: Literal["allow", "deny", "downgrade"]
     scope: tuple[str, ...]
@@ -89,7 +89,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     declared: bool
     declared_scope: tuple[str, ...]
     inferred: tuple[str, ...]
-    """Where in the source it was seen: `file:line:column preview`."""
+    """Where in the source the compiler found it: `file:line:column preview`."""
     is_inferred: bool
     rules: tuple[Rule, ...]
     use: Use
@@ -100,7 +100,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """Every extension, and whether the suite runs."""
+    """All extensions, and whether the suite runs."""
 
     loaded: bool
     trust: str
@@ -108,11 +108,11 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     cards: tuple[Card, ...]
     is_older: bool = False
-    """Whether the host runs something else of the project than the folder has now."""
+    """Whether the host still runs an older content of the project folder."""
 
 
 class Portrait(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known about one extension."""
+    """Everything known about one extension."""
 
     card: Card
     stream: str
@@ -152,7 +152,7 @@ async def portrait(project: Project, name: str) -> Portrait:
         await suite.recorded()
     evidence, records = await _evidence(project, name)
     if member is None and not records:
-        raise Problem("not_found", "There is no such extension, and none of that name left evidence.", extension=name)
+        raise Problem("not_found", "There is no extension of this name, and no evidence of one.", extension=name)
     trust = _Trust((await project.standing()).state, (await project.users()).state)
     policy = await policy_in_force(project)
     rules = policy.subjects.get(name, SubjectRules())
@@ -176,7 +176,7 @@ async def portrait(project: Project, name: str) -> Portrait:
 
 
 async def _names(project: Project, suite: Extensions | None) -> list[str]:
-    """Loaded extensions in their order, then those that only left evidence."""
+    """Return the loaded extensions in their order, then those that only left evidence."""
     names = [member.extension.name for member in suite.members] if suite is not None else []
     for stream in await project.ledger.streams(_STREAMS, "", 1000):
         record = (await project.ledger.read(stream, 0, 1))[0]
@@ -187,7 +187,7 @@ async def _names(project: Project, suite: Extensions | None) -> list[str]:
 
 
 async def _evidence(project: Project, name: str) -> tuple[Seen, int]:
-    """The latest records of the extension, folded, and how many there are altogether."""
+    """Return the history from the extension's latest records, and the number of all its records."""
     stream = stream_of(name)
     head = (await project.ledger.head(stream)).seq
     records = await project.ledger.read(stream, max(0, head + 1 - MOST_RECORDS), MOST_RECORDS)
@@ -195,7 +195,7 @@ async def _evidence(project: Project, name: str) -> tuple[Seen, int]:
 
 
 async def policy_in_force(project: Project) -> Policy:
-    """The policy in force, or the one that would be when the suite opened now (L3)."""
+    """Return the current policy, or the policy that a suite opened now would have (L3)."""
     if project.opened is not None:
         return project.opened.dispatcher.authority.policy
     return await Grants(project.ledger, project.clock).apply(policy_of(project.settings, project.clock))
@@ -209,7 +209,7 @@ def _member(suite: Extensions | None, name: str) -> Member | None:
 
 
 class _Trust(msgspec.Struct, frozen=True):
-    """How the project's folder stands, and the user's own."""
+    """The trust of the project's folder and of the user's folder."""
 
     project: str
     user: str

@@ -1,8 +1,7 @@
-"""What no extension and no program of one may change, whatever was granted (Pi §4).
+"""The protected places: no extension and no program of one may change them, whatever is granted (Pi §4).
 
-Who may write here decides what the host runs next, or what it allows: its settings, its data, its own code, and what
-runs when a person opens a shell or uses git. A person may lift one by name, in the settings; those that would make a
-grant every grant stay.
+These places decide what the host runs next or what it allows: its settings, its data, its own code, and what runs when
+a person opens a shell or uses git. In the settings, a person may lift a protection by name, but not those in `LASTING`.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from forestay.kernel import HOST_SECRET, config, former
 Kind = Literal["file", "folder"]
 
 LASTING = ("settings", "data")
-"""Names that cannot be lifted: who writes these writes every grant."""
+"""Names that cannot be lifted: an extension that can write these can give itself every grant."""
 BROUGHT = ("extensions", "skills", "prompts", "themes", "packages.json")
-"""What a project may bring in the folder that the host also keeps its data in."""
+"""The project's own entries in the folder that the host also uses for its data."""
 DATA_FILES = (
     "ledger.db",
     "ledger.db-wal",
@@ -37,7 +36,7 @@ DATA_FILES = (
     "vectors",
     "ledger.db.sessions",
 )
-"""What the host keeps in its data folder, where that folder cannot be told from the project."""
+"""The host's files in a data folder that is also the project's folder."""
 _SHELLS = (
     ".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshenv", ".zprofile",
     ".zshrc", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login", ".xprofile", ".xinitrc",
@@ -47,28 +46,28 @@ _SHELLS = (
 _LOGINS = (".ssh", ".gitconfig", ".config/git")
 _PREFIX_PARTS = ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "include", "share", "pyvenv.cfg")
 _WHY = {
-    "settings": "says what every extension may do",
+    "settings": "decides what every extension may do",
     "data": "the ledger of every grant, and the host's secret",
     "interpreter": "the host's own code",
     "import-path": "the host imports from here",
     "search-path": "the host finds programs here",
     "cache": "compiled extensions that the host runs",
     "assets": "the engine and the bundler that the host runs",
-    "git": "git runs what this names",
-    "shell": "a shell or a session runs it when it starts",
-    "login": "decides who may log in, and what git and ssh run",
+    "git": "git runs programs that this names",
+    "shell": "a shell or a login session runs it at its start",
+    "login": "decides who may log in, and which programs git and ssh run",
 }
 
 
 class Protected(msgspec.Struct, frozen=True):
-    """One place. `path` is absolute, its folder resolved; its end may be a link, or not be there yet."""
+    """One protected place. `path` is absolute, with its folder resolved; it may be a link, or not exist yet."""
 
     name: str
     path: str
     stand_in: Kind | None = None
-    """What may lie there, empty, while there is nothing, without changing what anything does."""
+    """The kind of an empty stand-in that has no effect while the place is missing; None: no stand-in."""
     secret: bool = False
-    """Not to be read either, but for what a project brings in it (`shown`)."""
+    """Whether it cannot be read either, except the project's entries in it (`shown`)."""
     shown: tuple[str, ...] = ()
 
     @property
@@ -84,7 +83,7 @@ def protected(
     lifted: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> tuple[Protected, ...]:
-    """Everything for a host of this process: what is the same for each program, git's places aside."""
+    """Return all protected places of this process's host, without git's."""
     environ = os.environ if environ is None else environ
     root = os.path.realpath(project)
     searched = [path for path in environ.get("PATH", "").split(os.pathsep) if path]
@@ -102,19 +101,19 @@ def protected(
 
 
 def of_git(project: str, lifted: Sequence[str] = ()) -> tuple[Protected, ...]:
-    """The places of the project's repository as it is now."""
+    """Return the protected places of the project's repository in its current state."""
     found = (Protected("git", _placed(item.path), item.kind) for item in git_places(project))
     return _kept(found, project, lifted)
 
 
 def settings_files(project: Path, environ: Mapping[str, str]) -> list[Path]:
-    """Every file that settings are read from: of this project, of where the host was started, and the user's."""
+    """Return every settings file: of this project, of the folder where the host was started, and of the user."""
     today = [project / config.PROJECT_FILE, Path(config.PROJECT_FILE).absolute(), config.users_file(environ)]
     return [*today, *(former.former_settings(path) for path in today)]
 
 
 def _kept(found: Iterable[Protected], root: str, lifted: Sequence[str]) -> tuple[Protected, ...]:
-    """Each once, less what a person lifted by its name or its path."""
+    """Return each place once, without those that a person lifted by name or path."""
     free = {posixpath.normpath(posixpath.join(root, os.path.expanduser(text))) for text in lifted}  # noqa: PTH111
     names = set(lifted) - set(LASTING)
     kept: dict[str, Protected] = {}
@@ -126,12 +125,12 @@ def _kept(found: Iterable[Protected], root: str, lifted: Sequence[str]) -> tuple
 
 
 def _named(name: str, paths: Iterable[Path | str], stand_in: Kind | None = None) -> list[Protected]:
-    """A place for each path, for where it really is, and for every link on the way."""
+    """Return a place for each path, for its real location, and for every link on the way."""
     return [Protected(name, spelled, stand_in) for path in paths for spelled in _spellings(path)]
 
 
 def _data(root: str, data: Path | None) -> list[Protected]:
-    """The data folder, or what the host has in it when it is the project's folder, or one around that."""
+    """Return the data folder; or only the host's files, when the project is the data folder or is inside it."""
     if data is None:
         return []
     folder = os.path.realpath(data)
@@ -141,7 +140,7 @@ def _data(root: str, data: Path | None) -> list[Protected]:
 
 
 def _interpreter(root: str) -> list[str]:
-    """The folders that Python runs from; where the project lies in one (/usr/src/app), only Python's parts of it."""
+    """Return the folders of Python; where one contains the project (/usr/src/app), only Python's parts of it."""
     found: list[str] = []
     for prefix in sorted({sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}):
         inside = (root + "/").startswith(os.path.realpath(prefix).rstrip("/") + "/")
@@ -150,11 +149,11 @@ def _interpreter(root: str) -> list[str]:
 
 
 def _imports() -> list[str]:
-    """Every folder that modules come from: the import path, the user's packages, and where loaded ones lie."""
+    """Return every folder of modules: the import path, the user's packages, and the folders of loaded modules."""
     paths = [path or os.getcwd() for path in sys.path]  # noqa: PTH109 - letters only
     if site.ENABLE_USER_SITE:
         paths.append(site.getusersitepackages())
-    for name, module in sys.modules.copy().items():  # another thread may import meanwhile
+    for name, module in sys.modules.copy().items():  # a copy, because another thread may import
         file = getattr(module, "__file__", None)
         if "." not in name and isinstance(file, str) and posixpath.basename(file).startswith("__init__."):
             paths.append(posixpath.dirname(file))
@@ -166,7 +165,7 @@ def _imports() -> list[str]:
 
 
 def _spellings(path: Path | str) -> list[str]:
-    """Where a path leads, and each link that it leads over: who replaces one of those leads it elsewhere."""
+    """Return a path's real location and each link on the way: replacing one of those would redirect the path."""
     whole = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - letters only
     above = [str(part) for part in reversed(Path(whole).parents)]
     links = [_placed(part) for part in (*above, whole) if posixpath.islink(part)]
@@ -174,6 +173,6 @@ def _spellings(path: Path | str) -> list[str]:
 
 
 def _placed(path: Path | str) -> str:
-    """Absolute, with the folder resolved and the end as it is spelled: a link there is a place of its own."""
+    """Return the absolute path with its folder resolved, but not its last part: a link there is its own place."""
     whole = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - letters only
     return posixpath.join(os.path.realpath(posixpath.dirname(whole)), posixpath.basename(whole))

@@ -1,7 +1,7 @@
-"""The extension protocol, v1, as typed data (Pi §3): what crosses between an extension and its host.
+"""The extension protocol, v1, as typed data (Pi §3): the messages between an extension and its host.
 
-`HostCall` and `HostResult` are the payloads of `host_call` and `host_result`; `HostCalls` is the door they go
-through. `Message` is the envelope of the wire format, for tiers that speak it literally.
+`HostCall` and `HostResult` are the payloads of `host_call` and `host_result`; the dispatcher implements `HostCalls`.
+`Message` is the envelope of the wire format, for tiers that exchange it literally.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ MessageType = Literal[
 
 
 class HostCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A request for something privileged; the only kind there is (§3.2).
+    """A request for a privileged operation; there is no other way to make one (§3.2).
 
     `capability` is the caller's claim and never a reason to allow anything: the dispatcher derives the capability from
-    `method` and `params` and refuses a claim that differs. An empty claim means that the caller made none.
+    `method` and `params` and refuses a claim that differs. An empty text means that the caller makes no claim.
     """
 
     call_id: str
@@ -65,7 +65,7 @@ class Chunk(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HostResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An answer, or one part of a streamed answer; `error` is there exactly when `is_error` is."""
+    """An answer, or one part of a streamed answer; `error` is set exactly when `is_error` is true."""
 
     call_id: str
     output: dict[str, Any]
@@ -118,7 +118,7 @@ class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Register(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an extension offers, once it has loaded (§3)."""
+    """The registrations of a loaded extension (§3)."""
 
     name: str
     version: str
@@ -131,7 +131,7 @@ class Register(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """The envelope of the wire format; `payload` is one of the structs above, as `type` says."""
+    """The envelope of the wire format; `type` tells which of the structs above `payload` is."""
 
     id: str
     version: Literal["1.0"]
@@ -140,20 +140,20 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class HostCalls(Protocol):
-    """The only door out of an extension: derive the capability, decide, perform, leave evidence."""
+    """The only way out of an extension: derives the capability, decides, performs the call and records evidence."""
 
     def call(self, call: HostCall, extension: str) -> AsyncIterator[HostResult]:
-        """Perform `call`; one result, or several with `chunk` of which the last has `is_last`. Never raises."""
+        """Perform `call`; yield one result, or several with `chunk`, the last with `is_last`. Never raises."""
 
     async def answer(self, call: HostCall, extension: str) -> HostResult:
-        """As `call`, for one that does not stream: its only result. Never raises."""
+        """As `call`, for a call that does not stream; return its only result. Never raises."""
 
     def call_sync(self, call: HostCall, extension: str) -> HostResult:
-        """As `call`, for the extension's own thread, which waits: one result, no chunks. Never raises."""
+        """As `call`, but block the extension's own thread; return one result without chunks. Never raises."""
 
     def is_quick(self, call: HostCall, extension: str) -> bool:
-        """Whether `call_sync` may answer on the event loop's own thread: it waits for nobody, and takes one look."""
+        """Whether `call_sync` may run on the event loop's own thread, because it is short and never blocks."""
         return False
 
     def cancel(self, call_id: str) -> None:
-        """Stop the call if it still runs; a second cancel, or one that comes too late, does nothing."""
+        """Stop the call if it still runs; a second or late cancel does nothing."""

@@ -1,10 +1,9 @@
-"""Calls that an extension makes again and again, told in one record with the first, the last and their number.
+"""Summarizes repeated calls of an extension in one record, with the first, the last and their number.
 
-F1  An extension's first calls, and one more each second, have the records that they always had. Only who makes more
-    is told in brief.
-F2  What is told in brief is a repeat: the same call, decided and ended the same way, is on record in full before it.
-F3  A count is on disk a second after its first call, when somebody waits for the evidence, and before any other record
-    of the same extension: the order of a stream is the order in which things happened.
+F1  An extension's first calls, and one more each second, get their full records. Only further calls are summarized.
+F2  Only repeats are summarized: the same call, with the same decision and outcome, already has a full record.
+F3  A count is written a second after its first call, when somebody waits for the evidence, and before any other record
+    of the same extension: so the stream keeps the order of events.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from typing import Any
 FULL_CALLS = 1_000  # at once
 FULL_PER_SECOND = 1.0
 WINDOW_MS = 1_000
-MAX_KNOWN = 4_096  # calls of one extension that are remembered; beyond, each is told in full again
+MAX_KNOWN = 4_096  # remembered calls of one extension; beyond that, they get full records again
 
 Key = tuple[Any, ...]
 
 
 class Count:
-    """How often one call was made within a window."""
+    """Counts one call within a window."""
 
     __slots__ = ("count", "data", "duration", "first", "first_id", "last", "last_id")
 
@@ -48,14 +47,14 @@ class Repeats:
     """The repeats of one extension; the caller holds a lock."""
 
     def __init__(self, now_ms: int) -> None:
-        self._full = 0.0  # an extension's first calls are not asked about here
+        self._full = 0.0  # the caller does not ask about an extension's first calls
         self._then = now_ms
         self._known: set[Key] = set()
         self._open: dict[Key, Count] = {}
         self._since = now_ms
 
     def in_full(self, now_ms: int) -> bool:
-        """Whether the next call has records of its own whatever it is (F1)."""
+        """Whether the next call gets full records in any case (F1)."""
         passed = now_ms - self._then
         if passed:
             self._then = now_ms
@@ -66,7 +65,7 @@ class Repeats:
         return True
 
     def take(self, key: Key, summary: Callable[[], dict[str, Any]], at: int, id: str, duration: float) -> bool:
-        """Count a call that is on record already; False when it is not, and has to be told in full (F2)."""
+        """Count a call that already has a full record; return False when it needs one (F2)."""
         if key not in self._known:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
@@ -79,7 +78,7 @@ class Repeats:
         return self.again(key, at, id, duration)
 
     def again(self, key: Key, at: int, id: str, duration: float) -> bool:
-        """Count a call that is counted in this window already; False when it is not."""
+        """Count a call that is already counted in this window; return False when it is not."""
         count = self._open.get(key)
         if count is None:
             return False
@@ -96,6 +95,6 @@ class Repeats:
         return bool(self._open) and now_ms - self._since >= WINDOW_MS
 
     def close(self) -> list[Count]:
-        """The counts so far, in the order of their first calls (F3)."""
+        """Return the counts in the order of their first calls, and start anew (F3)."""
         counts, self._open = sorted(self._open.values(), key=lambda count: count.first), {}
         return counts

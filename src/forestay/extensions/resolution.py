@@ -1,6 +1,6 @@
-"""What an extension needs altogether: declared and inferred needs against the user's decisions (Pi §2B.3).
+"""Resolves what an extension needs: declared and inferred needs against the user's decisions (Pi §2B.3).
 
-Requirements are the union of declared and inferred, sorted; a user's denial always takes away.
+The requirements are the sorted union of declared and inferred needs; a user's denial always removes one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from forestay.kernel import Mode, Policy, Problem, Scope
 
 
 class Need(msgspec.Struct, frozen=True):
-    """One capability that an extension needs, as far as is known in advance (`pi.ext.cap.v1`)."""
+    """One capability that an extension needs, as known before it runs (`pi.ext.cap.v1`)."""
 
     capability: str
     methods: tuple[str, ...] = ()
@@ -27,14 +27,14 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class Resolution(msgspec.Struct, frozen=True):
-    """Declared, inferred and effective requirements, and what stands between them (§2B.5)."""
+    """Declared, inferred and effective requirements, and their differences (§2B.5)."""
 
     declared: tuple[str, ...]
     inferred: tuple[str, ...]
     effective: tuple[Need, ...]
     removed: tuple[str, ...]
     drift: tuple[str, ...]
-    """Inferred but not declared: the host must say so (§3.3)."""
+    """Inferred but not declared: the host must report these (§3.3)."""
     verdict: Literal["accepted", "needs_decision", "refused"]
 
     def log_data(self, evidence: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def resolve(
     allowed: Iterable[Need] = (),
     mode: Mode = "prompt",
 ) -> Resolution:
-    """Declared and inferred together, less what the user denies, plus what the user allows."""
+    """Combine declared and inferred needs, remove what the user denies, and add what the user allows."""
     declared, inferred = tuple(declared), tuple(inferred)
     for item in (*declared, *inferred):
         if item.capability not in CAPABILITIES:
@@ -90,7 +90,7 @@ def resolve(
 
 
 def _either(one: Need, other: Need) -> Need:
-    """The wider of two: no limit on one side is no limit on both."""
+    """Return the union of two needs: where one side has no limit, the union has none."""
     return Need(
         one.capability,
         _wider(one.methods, other.methods),
@@ -107,7 +107,7 @@ def _wider(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def resolved(artifact: Artifact, policy: Policy, write: Callable[[Event], None]) -> dict[str, tuple[str, ...]]:
-    """Resolve what an artifact needs and `write` it down; the methods that its manifest limits a capability to."""
+    """Resolve an artifact's needs and `write` the result; return its manifest's limits of capabilities to methods."""
     name = artifact.meta.extension_id
     declared = [_declared(item) for item in artifact.meta.manifest.declared()]
     inferred = [Need(capability) for capability in artifact.meta.capabilities_required]
@@ -120,7 +120,7 @@ def resolved(artifact: Artifact, policy: Policy, write: Callable[[Event], None])
     )
     if resolution.verdict == "refused":
         removed = list(resolution.removed)
-        told = f"{name} declares {', '.join(removed)}, which is denied, and the mode is strict."
+        told = f"{name} declares {', '.join(removed)}, which is denied in strict mode."
         raise Problem("capability_denied", told, extension=name, removed=removed)
     return {item.capability: item.methods for item in declared if item.methods}
 

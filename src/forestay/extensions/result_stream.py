@@ -1,4 +1,4 @@
-"""Results on their way from a connector's thread to a reader: in parts, in order, never more than there is room for."""
+"""Streams results from a connector's thread to a reader: in parts, in order, with a limited buffer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forestay.extensions.protocol import Backpressure, Chunk
 from forestay.kernel import Problem
 
 CREDITS = 16
-"""Parts of a streamed result that may wait for their reader."""
+"""How many parts of a streamed result may wait for their reader."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class ResultStream:
-    """Parts on their way from a connector's thread to a reader, never more than CREDITS of them."""
+    """Buffers parts between a connector's thread and a reader, at most CREDITS at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -35,10 +35,10 @@ class ResultStream:
         self.index = 0
 
     def emit(self, output: Output) -> None:
-        if not self._on_loop():  # a connector on the loop must not wait for the loop: it asks for `room` before
+        if not self._on_loop():  # a connector on the loop must not block it: it awaits `room` first
             while not self._credits.acquire(timeout=0.05):
                 if self._abandoned.is_set():
-                    raise Problem("cancelled", "Nobody reads the result any more.")
+                    raise Problem("cancelled", "The reader of the result is gone.")
         with self._lock:
             self._left = max(0, self._left - 1)
             part = Part(output, Chunk(self.index, False, Backpressure(credits=self._left)))
@@ -52,7 +52,7 @@ class ResultStream:
             return False
 
     async def room(self) -> None:
-        """Until the reader has room for another part."""
+        """Wait until there is room for another part."""
         while self._left <= 0 and not self._abandoned.is_set():
             self._taken.clear()
             await self._taken.wait()
@@ -76,7 +76,7 @@ class ResultStream:
 
 
 def own_thread(loop: asyncio.AbstractEventLoop, work: Callable[[], Output]) -> asyncio.Future[Output]:
-    """A thread for one call that may take long, so that short ones never wait behind it."""
+    """Run a call that may take long on its own thread, so that short calls never wait for it."""
     future: asyncio.Future[Output] = loop.create_future()
 
     def settle(output: Output | None, error: BaseException | None) -> None:
@@ -91,7 +91,7 @@ def own_thread(loop: asyncio.AbstractEventLoop, work: Callable[[], Output]) -> a
         failure: BaseException | None = None
         try:
             output = work()
-        except BaseException as error:  # noqa: BLE001 - handed to the loop, which answers
+        except BaseException as error:  # noqa: BLE001 - passed to the loop, which answers
             failure = error
         try:
             loop.call_soon_threadsafe(settle, output, failure)

@@ -1,4 +1,4 @@
-"""What speaks for and against an extension (Pi §5): signs of its artifact, weighed for one capability."""
+"""Weighs the risk of granting a capability (Pi §5): signs of the artifact for and against it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _USES = {"uses_fs": ("read", "write"), "uses_exec": ("exec",), "uses_http": ("ht
 
 
 def signs(artifact: Artifact, capability: str, *, trusted: bool = False) -> dict[str, float]:
-    """Each sign that is there, with its strength between 0 and 1."""
+    """Return the artifact's signs, each with its strength between 0 and 1."""
     meta = artifact.meta
     needs = {*meta.capabilities_required, capability}
     found = {name: 1.0 for name, members in _USES.items() if needs & set(members)}
@@ -25,5 +25,5 @@ def signs(artifact: Artifact, capability: str, *, trusted: bool = False) -> dict
 
 
 def weighed(artifact: Artifact, capability: str, *, trusted: bool = False) -> Weighed:
-    """Granting `capability` against denying it, with the arithmetic."""
+    """Weigh granting `capability` against denying it; include the arithmetic."""
     return weigh(signs(artifact, capability, trusted=trusted))

@@ -1,13 +1,13 @@
-"""Asks many VMs about one event, one after the other, on one thread.
+"""Delivers one event to many VMs, one after the other, on one thread.
 
-Giving a thread to each VM, and waiting for it, costs more than a handler that only looks at the event. So VMs that are
-at rest take places in a round: one thread enters them in turn, and the event loop hears of all of them together.
+Waking a thread for each VM costs more than a handler that only reads the event. So idle VMs take places in a round:
+one thread enters them in turn, and the event loop gets all results together.
 
 N1  VMs are entered one at a time, in the order of their places.
-N2  A VM is entered when the one before it has answered and has done nothing else: the event loop has nothing to do for
-    it that could come before the next one.
-N3  A place that was not entered leaves nothing behind; its VM is asked later.
-N4  A VM that holds the thread holds back no other: who wants one of the others breaks the round off.
+N2  The next VM is entered only if the previous one has answered and done nothing else, so that the event loop has no
+    work for it first.
+N3  A place that was not entered has no effect; its VM gets the event later.
+N4  A VM that occupies the thread delays no other VM: a caller that needs one of the others breaks the round off.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ import msgspec
 
 from forestay.extensions import effects as said
 
-if TYPE_CHECKING:  # the engine is loaded with the first VM
+if TYPE_CHECKING:  # loaded only with the first VM
     from forestay.extensions.engine.owner import Owner
     from forestay.extensions.isolate import Arrival, Batch, Isolate
 
-MOST = 8  # places of one round: with ordinary handlers it ends while the event loop still watches
+MOST = 8  # places of one round: with normal handlers it ends while the event loop still polls for it
 SLICE = 150e-6  # seconds after which no further VM is entered
 
 
 class Waiter(msgspec.Struct, eq=False):
-    """A caller that waits for the extension's answer."""
+    """A caller that awaits the extension's answer."""
 
     future: asyncio.Future[said.Reply]
     expires: float | None
@@ -39,7 +39,7 @@ class Waiter(msgspec.Struct, eq=False):
 
 
 class Resident(Protocol):
-    """What has a VM in a round (`VmDriver`)."""
+    """The owner of a VM in a round (`VmDriver`)."""
 
     def enter(self, place: Place) -> bool: ...
     def leave(self, place: Place) -> None: ...
@@ -49,7 +49,7 @@ class Resident(Protocol):
 
 
 class Place:
-    """One VM in a round: what it is asked, and what came of it."""
+    """One VM in a round: its input and its result."""
 
     __slots__ = (
         "_arrival",
@@ -76,17 +76,17 @@ class Place:
         self.waiter = waiter
         self.timeout = timeout
         self.batch: Batch | BaseException | None = None
-        """None as long as it has not been entered, or has not come back."""
+        """The result; None before the VM was entered and has returned."""
         self.wanted: Callable[[], None] = self.leave
-        """On the event loop: somebody else needs the VM (N4)."""
+        """Called on the event loop when another caller needs the VM (N4)."""
 
     def run(self) -> bool:
-        """On the round's thread: ask the VM; whether the next one may be asked at once (N2)."""
+        """Enter the VM, on the round's thread; return whether the next VM may follow at once (N2)."""
         if not self._resident.enter(self):
             return False
         try:
             batch = self.batch = self.isolate.run([self._arrival])
-        except BaseException as error:  # noqa: BLE001 - the event loop gets it, as from a thread of its own
+        except BaseException as error:  # noqa: BLE001 - the event loop gets it, as from the VM's own thread
             self.batch = error
             return False
         if len(batch.effects) != 1 or batch.more or batch.deadline_ms is not None or batch.trap is not None:
@@ -95,7 +95,7 @@ class Place:
         return type(effect) is said.Reply and bool(effect.ok) and effect.number == self.number
 
     def leave(self) -> None:
-        """On the event loop: the VM is its driver's again. Leaving twice is leaving once."""
+        """Give the VM back to its driver, on the event loop. A second call does nothing."""
         if not self._left:
             self._left = True
             self._resident.leave(self)
@@ -107,7 +107,7 @@ class Place:
         self._resident.give_up(self.number)
 
     async def reply(self) -> said.Reply:
-        """What the VM answered; one that was entered may still be at it."""
+        """Return the VM's answer; a VM that was entered may still be working on it."""
         return await self._resident.reply(self.number, self.waiter)
 
 
@@ -118,7 +118,7 @@ class Rounds:
         self._owner: Owner | None = None
 
     async def enter(self, places: Sequence[Place]) -> int:
-        """Ask the VMs of these places; how many were entered. The last of them may have something left to do."""
+        """Deliver to the VMs of these places; return how many were entered. The last one may have work left."""
         from forestay.extensions.engine.owner import Owner
 
         course, loop = _Course(places), asyncio.get_running_loop()
@@ -137,12 +137,12 @@ class Rounds:
 
 
 class _Course:
-    """One round: the thread goes from place to place, until the end or until the event loop breaks it off."""
+    """One round: the thread goes from place to place until the end, or until the event loop breaks it off."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self._places = places
-        self._lock = threading.Lock()  # over these two
-        self._at = 0  # places that the thread has begun with
+        self._lock = threading.Lock()  # guards the next two
+        self._at = 0  # the number of places that the thread has begun
         self._broken = False
         self._end: asyncio.Future[None] | None = None
         for place in places:
@@ -153,7 +153,7 @@ class _Course:
         return sum(place.batch is not None for place in self._places)
 
     def run(self) -> None:
-        """The thread's side (N1)."""
+        """Enter the places, on the round's thread (N1)."""
         until = time.monotonic() + SLICE
         for number, place in enumerate(self._places):
             with self._lock:
@@ -164,7 +164,7 @@ class _Course:
                 return
 
     def end(self, result: Any) -> None:
-        """On the event loop, when the thread has ended."""
+        """Finish the round, on the event loop, after the thread has ended."""
         for place in self._places:
             place.leave()
         if self._end is not None and not self._end.done():
@@ -177,7 +177,7 @@ class _Course:
         await end
 
     async def kept(self, waiting: Awaitable[None]) -> None:
-        """Wait; who is cancelled meanwhile gives the round up."""
+        """Wait; if the caller is cancelled, give the round up."""
         try:
             await waiting
         except asyncio.CancelledError:
@@ -187,14 +187,14 @@ class _Course:
             raise
 
     def break_off(self) -> None:
-        """Take what there is, and leave the places that were not entered (N4)."""
+        """Keep the results so far, and leave the places that were not entered (N4)."""
         with self._lock:
             self._broken, at = True, self._at
         for number, place in enumerate(self._places):
-            if number != at - 1:  # that one is with the thread
+            if number != at - 1:  # the thread is still in that one
                 place.leave()
 
     def slow(self) -> None:
-        """The event loop waited in vain for the VM that the thread is at."""
+        """Mark the VM that the thread is in as slow: the event loop polled for it without success."""
         if self._at:
             self._places[self._at - 1].slow()

@@ -1,7 +1,7 @@
-"""How a command of an extension is confined: bubblewrap where it works, else Landlock, else not, and said so.
+"""Confines an extension's commands: with bubblewrap where it works, else with Landlock, else not, which is reported.
 
-A sandboxed command sees the system's programs, the folders that were granted, a private temporary folder, no other
-process of the host, and no network unless `http` is granted without a scope (a process cannot be held to hosts).
+A sandboxed command sees the system's programs, the granted folders, a private temporary folder, no other process of
+the host, and no network unless `http` is granted without a scope (a sandbox cannot limit a process to hosts).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Kind = Literal["bubblewrap", "landlock", "none"]
 
 _LAUNCH = str(Path(__file__).with_name("launch.py"))
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/opt", "/snap")
-# What programs need of /etc: how to link, resolve names and trust certificates. Not who lives here.
+# The parts of /etc that programs need to link, resolve names and trust certificates; without user accounts.
 _ETC = tuple(
     "/etc/" + name
     for name in (
@@ -46,14 +46,14 @@ _SIGNS = (
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """A command line, and the open file that it reads its instructions from; close it once the program runs."""
+    """A command line, and the open file with its instructions; close the file once the program runs."""
 
     argv: list[str]
     descriptor: int
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A command's limits as this sandbox holds it to them; `stand_ins` must be there while it runs."""
+    """A command's limits as this sandbox enforces them; `stand_ins` must exist while it runs."""
 
     limits: Confinement
     layout: Layout | None
@@ -64,7 +64,7 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
-"""What the program that builds the sandbox gets to see."""
+"""The environment of the program that builds the sandbox."""
 
 
 class Sandbox(msgspec.Struct, frozen=True):
@@ -76,12 +76,12 @@ class Sandbox(msgspec.Struct, frozen=True):
 
     @classmethod
     def detect(cls) -> Sandbox:
-        """The strongest one."""
+        """Return the strongest confinement."""
         return _offered()[0]
 
     @classmethod
     def offered(cls) -> tuple[Sandbox, ...]:
-        """All that work here, strongest first; the last is none."""
+        """Return all that work here, strongest first; the last one is `none`."""
         return _offered()
 
     @property
@@ -98,7 +98,7 @@ class Sandbox(msgspec.Struct, frozen=True):
         )
 
     def prepare(self, limits: Confinement) -> Prepared:
-        """Protected places are mounted over; where nothing can be mounted, what lies beside them is named."""
+        """Plan mounts over the protected places; where mounting is impossible, allow only their neighbours by name."""
         if self.kind == "none":
             return Prepared(limits, None)
         return Prepared(limits, mounts(limits)) if self.namespaces else Prepared(beside(limits), None)
@@ -106,10 +106,10 @@ class Sandbox(msgspec.Struct, frozen=True):
     def wrap(
         self, command: Sequence[str], cwd: str, prepared: Prepared, environ: Mapping[str, str], *, search: str
     ) -> Launch:
-        """How to run `command` confined; programs are those of the host's own `search` path.
+        """Return how to run `command` confined, with the programs on the host's own `search` path.
 
-        What the extension chose (its variables, its paths) travels in a file of its own and takes effect inside:
-        the program that builds the sandbox runs with a clean environment, so that no LD_PRELOAD reaches it.
+        The extension's own variables and paths are passed in a separate file and take effect only inside. The program
+        that builds the sandbox runs with a clean environment, so that no LD_PRELOAD reaches it.
         """
         programs, limits, layout = _programs(search), prepared.limits, prepared.layout
         if self.kind == "bubblewrap":
@@ -133,7 +133,7 @@ class Sandbox(msgspec.Struct, frozen=True):
         return Launch([sys.executable, "-I", "-S", _LAUNCH, str(descriptor), "--", *command], descriptor)
 
     def explains(self, code: int | None, errors: str, limits: Confinement) -> str | None:
-        """Why a command may have failed in here, and the grant that would change it."""
+        """Return why the sandbox may have made a command fail, and the grant that would change it."""
         if self.kind == "none" or not code:
             return None
         low = errors.lower()
@@ -182,7 +182,7 @@ _MOUNTS = {
 def _bubblewrap(
     cwd: str, limits: Confinement, layout: Layout, programs: list[str], environ: Mapping[str, str]
 ) -> list[str]:
-    # Without its capabilities: a program that a root host started could undo every mount that follows.
+    # Drop all capabilities: else a program of a root host could undo the following mounts.
     options = ["--unshare-all", "--die-with-parent", "--cap-drop", "ALL"]
     options += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108
     if limits.network:
@@ -208,7 +208,7 @@ def _bubblewrap(
 
 
 def _sealed(data: bytes) -> int:
-    """An unnamed file with `data`, read from its start by the process that inherits it."""
+    """Return an unnamed file with `data`, for a process that inherits it and reads it from its start."""
     descriptor = os.memfd_create("forestay-launch") if hasattr(os, "memfd_create") else _unnamed()
     with open(descriptor, "wb", closefd=False) as file:
         file.write(data)
@@ -222,7 +222,7 @@ def _unnamed() -> int:
 
 
 def _programs(search: str) -> list[str]:
-    """The folders that programs are found in, and the libraries beside them, where the system's do not cover them."""
+    """Return the folders of the search path and the libraries beside them, except those of the system."""
     found: list[str] = []
     for entry in search.split(os.pathsep):
         if not entry.startswith("/"):
@@ -236,7 +236,7 @@ def _programs(search: str) -> list[str]:
                 posixpath.join(posixpath.dirname(real), name) for name in ("lib", "lib64", "libexec", "pyvenv.cfg")
             ]
         elif posixpath.basename(real) == "shims" and not _holds_home(posixpath.dirname(real)):
-            found.append(posixpath.dirname(real))  # of a version manager: each starts a program from beside it
+            found.append(posixpath.dirname(real))  # of a version manager: each shim starts a program beside it
     return found
 
 

@@ -1,7 +1,8 @@
-"""Something empty in a protected place where nothing is yet, for as long as programs run that could make it.
+"""Puts empty stand-ins into missing protected places, while programs run that could create them.
 
-A program's sandbox mounts over it. Taken away, the mount would go with it, so each user of one shares a lock, and
-the last one to let go removes it. Its time of change, the beginning of 1970, tells it from a person's own empty file.
+A program's sandbox mounts over the stand-in. Removing the stand-in would remove the mount, so all its users share a
+lock, and the last user removes it. Its modification time, the beginning of 1970, distinguishes it from a person's own
+empty file.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def standing_in(wanted: Sequence[tuple[str, Kind]]) -> Iterator[None]:
                 held.append((path, _taken(path, kind)))
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EROFS):
-                    raise  # else the host may make nothing there, and its programs may no more than it
+                    raise  # otherwise the host has no right to create it, and its programs have no more rights
         yield
     finally:
         for path, descriptor in reversed(held):
@@ -36,19 +37,19 @@ def standing_in(wanted: Sequence[tuple[str, Kind]]) -> Iterator[None]:
 
 
 def _taken(path: str, kind: Kind) -> int:
-    """A descriptor of what stands there, with a share of its lock."""
+    """Return a descriptor of the stand-in, or of what is there, with a share of its lock."""
     for _ in range(_TRIES):
         with contextlib.suppress(FileExistsError):
             _make(path, kind)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
-            continue  # somebody let go of it just now
+            continue  # its last user has just removed it
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         if _is_still(path, descriptor):
             return descriptor
         os.close(descriptor)
-    raise OSError(errno.EBUSY, f"{path} could not be held")
+    raise OSError(errno.EBUSY, f"{path} could not be locked")
 
 
 def _make(path: str, kind: Kind) -> None:
@@ -69,7 +70,7 @@ def _let_go(path: str, descriptor: int) -> None:
             elif facts.st_size == 0:
                 os.unlink(path)  # noqa: PTH108
     except OSError:
-        pass  # others rely on it, or it is not empty any more
+        pass  # others still use it, or it is no longer empty
     finally:
         os.close(descriptor)
 

@@ -1,11 +1,11 @@
-"""Themes: the colours that extensions show text in, from the files that packs bring, and the one that is in use.
+"""Themes: the colours for extensions' text, from the files in packs, and the theme in use.
 
 A theme is a JSON file `{name, vars?, colors}`: `colors` gives each of the 51 tokens a value, and a value is `#rrggbb`,
 a number of the terminal's palette, `""` for the terminal's own colour, or the name of one of `vars`.
 
-M1  A file that is no whole theme is a Problem that says what it lacks, and is never in use.
-M2  There is always a theme in use; one that cannot be had leaves `dark` in its place, as in pi.
-M3  The theme in use is the same for all extensions, whichever chose it.
+M1  An incomplete theme is a Problem that says what is missing, and is never in use.
+M2  There is always a theme in use; if the chosen one is not available, it is `dark`, as in pi.
+M3  The theme in use is the same for all extensions, whichever of them chose it.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _DARK: dict[str, Colour] = {
 }  # fmt: skip
 TOKENS = tuple(_DARK)
 _BACKGROUNDS = ("selectedBg", "userMessageBg", "customMessageBg", "toolPendingBg", "toolSuccessBg", "toolErrorBg")
-# On a light ground the greys are darker, the backgrounds lighter, and yellow cannot be read.
+# On a light background the greys are darker, the backgrounds lighter, and yellow is unreadable.
 _DARKER: dict[Colour, Colour] = {8: 242, 3: 130, 6: 30}
 _LIGHT = {name: 254 if name in _BACKGROUNDS else _DARKER.get(value, value) for name, value in _DARK.items()}
 
 
 class Theme(msgspec.Struct, frozen=True):
-    """A whole theme: every token has its colour, and no name of a variable is left."""
+    """A complete theme: every token has its colour, and all variables are resolved."""
 
     name: str
     colors: dict[str, Colour]
@@ -55,7 +55,7 @@ BUILT_IN = {"dark": Theme("dark", _DARK), "light": Theme("light", _LIGHT)}
 
 
 def read_theme(path: Path) -> Theme:
-    """The theme in a file (M1)."""
+    """Read the theme in a file (M1)."""
     try:
         if path.stat().st_size > MAX_FILE:
             raise Problem("payload_too_large", f"The theme {path.name} is larger than {MAX_FILE} bytes.", at=path.name)
@@ -66,44 +66,44 @@ def read_theme(path: Path) -> Theme:
 
 
 def theme_of(document: Any, label: str, path: str | None = None) -> Theme:
-    """A theme from its document; `label` says in a Problem which one it was."""
+    """Make a theme from its document; `label` names it in a Problem."""
     if not isinstance(document, dict) or not isinstance(document.get("colors"), dict):
         raise _invalid(label, "it has no `colors`", "$.colors")
     name, colours, variables = document.get("name"), document["colors"], document.get("vars", {})
     if not isinstance(name, str) or not name.strip() or len(name) > _MAX_NAME:
         raise _invalid(label, "it has no `name`", "$.name")
     if not isinstance(variables, dict):
-        raise _invalid(label, "`vars` is no object", "$.vars")
+        raise _invalid(label, "`vars` is not an object", "$.vars")
     missing = [token for token in TOKENS if token not in colours]
     if missing:
-        raise _invalid(label, f"it lacks {len(missing)} of {len(TOKENS)} colours", "$.colors", missing=missing)
+        raise _invalid(label, f"{len(missing)} of {len(TOKENS)} colours are missing", "$.colors", missing=missing)
     return Theme(name, {token: _resolved(label, token, colours[token], variables) for token in TOKENS}, path)
 
 
 def _resolved(label: str, token: str, value: Any, variables: Mapping[str, Any]) -> Colour:
-    """A colour's value, through the variables that it names."""
+    """Return a colour's value; resolve the variables that it names."""
     at, seen = f"$.colors.{token}", [value]
     while isinstance(value, str) and value and not value.startswith("#"):
         if value not in variables:
-            raise _invalid(label, f"`{token}` names {value[:40]!r}, which is none of its `vars`", at)
+            raise _invalid(label, f"`{token}` names {value[:40]!r}, which is not in its `vars`", at)
         value = variables[value]
         if value in seen:
-            raise _invalid(label, f"the variables behind `{token}` name each other in a circle", at)
+            raise _invalid(label, f"the variables of `{token}` refer to each other in a circle", at)
         seen.append(value)
     if isinstance(value, str) and (value == "" or _HEX.fullmatch(value)):
         return value
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 255:
         return value
-    raise _invalid(label, f"`{token}` is {str(value)[:40]!r}, which is no colour", at)
+    raise _invalid(label, f"`{token}` is {str(value)[:40]!r}, which is not a colour", at)
 
 
 def _invalid(label: str, why: str, at: str, **details: Any) -> Problem:
     fix = "A colour is #rrggbb, a number from 0 to 255, an empty text, or the name of one of `vars`."
-    return Problem("schema_mismatch", f"{label} is no theme: {why}.", at=at, theme=label, fix=fix, **details)
+    return Problem("schema_mismatch", f"{label} is not a theme: {why}.", at=at, theme=label, fix=fix, **details)
 
 
 class Themes:
-    """The themes of one suite. `changed(theme, extension)` hears of each that comes into use (M3)."""
+    """The themes of one suite. `changed(theme, extension)` is called when a theme comes into use (M3)."""
 
     def __init__(self, changed: Callable[[Theme, str], None] = lambda _theme, _extension: None) -> None:
         self._changed = changed
@@ -112,7 +112,7 @@ class Themes:
         self.active = BUILT_IN["dark"]
 
     def adopt(self, resources: Iterable[Resource]) -> None:
-        """Take in the themes among `resources`; what is none is kept with its Problem, under its file's name."""
+        """Read the themes among `resources`; store the Problem of an invalid one under its file's name."""
         self._found, self._problems = {}, {}
         for item in resources:
             if item.kind != "theme":
@@ -130,7 +130,7 @@ class Themes:
         return self._found.get(name) or BUILT_IN.get(name)
 
     def choose(self, name: str, extension: str = "") -> Theme:
-        """Use a theme from now on; one that is not to be had is a Problem, and `dark` is in use (M2)."""
+        """Use a theme from now on; if it is not available, use `dark` and raise a Problem (M2)."""
         theme = self.find(name)
         if theme is not None:
             return self._use(theme, extension)
@@ -141,7 +141,7 @@ class Themes:
         raise Problem("not_found", f"Theme not found: {name[:80]}", themes=known, fix="Use one of `themes`.")
 
     def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
-        """What `ctx.ui` asks about themes."""
+        """Answer the theme operations of `ctx.ui`."""
         if operation == "getAllThemes":
             return [{"name": theme.name, "path": theme.path} for theme in self.all()]
         name = str(params.get("name"))
@@ -149,7 +149,7 @@ class Themes:
             found = self.find(name)
             return None if found is None else msgspec.to_builtins(found)
         try:
-            if "colors" in params:  # one that an extension made
+            if "colors" in params:  # a theme that the extension made
                 own = theme_of({"name": name, "colors": params["colors"]}, name)
                 return {"success": True, "theme": msgspec.to_builtins(self._use(own, extension))}
             return {"success": True, "theme": msgspec.to_builtins(self.choose(name, extension))}

@@ -62,7 +62,7 @@ class ExtensionTools(ToolSource):
         self._consents = consents
 
     async def list(self) -> Sequence[Tool]:
-        if not (known := self._suite.tools()):
+        if not self._suite.members or not (known := self._suite.tools()):
             return []
         active = self._suite.session.active  # what an extension chose (`pi.setActiveTools`)
         return [self.described(item) for item in known if item.name in active and self._is_mine(item)]
@@ -154,8 +154,10 @@ class BuiltInTools(ToolSource):
 
     async def list(self) -> Sequence[Tool]:
         """S5: less those that an extension replaces."""
-        offered = set(self._suite.session.active) - {tool.name for tool in self._suite.tools()}
-        return [row.tool for name, row in BUILT_IN.items() if name in offered]
+        suite = self._suite
+        replaced = {tool.name for tool in suite.tools()} if suite.members else ()
+        offered = BUILT_IN if suite.session.chosen is None else suite.session.active
+        return [row.tool for name, row in BUILT_IN.items() if name in offered and name not in replaced]
 
     async def prepare(self, tool: Tool, arguments: Any) -> Any:
         return prepared(tool.name, arguments)

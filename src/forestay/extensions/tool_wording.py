@@ -1,7 +1,7 @@
-"""How the built-in tools are worded: data of the host, given by a file or left at the project's own words.
+"""The wording of the built-in tools: data of the host, from a file or from the project's own texts.
 
-An extension that wraps a built-in tool hands its words on to the model. A host that must say what another host says
-is given that host's wording; the tools themselves stay the same.
+An extension that wraps a built-in tool passes its wording on to the model. A host that must use the same words as
+another host gets that host's wording; the tools themselves stay the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_FILE = 1024 * 1024
 
 
 class ToolWords(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """What one tool says of itself; a field that is left out keeps our words, null leaves it unsaid.
+    """The wording of one tool; a field that is left out keeps our words, null removes the text.
 
     `parameters` names a parameter by its path: `path`, `edits.oldText`.
     """
@@ -38,14 +38,14 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_wording(path: Path) -> dict[str, ToolWords]:
-    """The words of a file; a tool that is not built in is an error, because its words would go nowhere."""
+    """Read a file of wording; a tool that is not built in is an error, because its words would have no effect."""
     if not path.is_file():
         raise Problem("not_found", f"There is no {path.name}.", fix="Name a file with the wording of the tools.")
     return checked_wording(canonical.decode(path.read_bytes(), Wording, limit=_MAX_FILE))
 
 
 def checked_wording(wording: Wording) -> dict[str, ToolWords]:
-    """The words by tool, each of a tool and a parameter that exist."""
+    """Return the words by tool; check that every tool and parameter exists."""
     for name, words in wording.tools.items():
         if name not in BUILT_IN:
             raise Problem(
@@ -67,5 +67,5 @@ def checked_wording(wording: Wording) -> dict[str, ToolWords]:
 
 
 def wording_of(described: dict[str, Any]) -> dict[str, ToolWords]:
-    """The wording of a host that described its own tools: name to description, parameters and prompt texts."""
+    """Return the wording of a host that described its tools: name to description, parameters and prompt texts."""
     return checked_wording(msgspec.convert({"schema": "forestay.tool-words.v1", "tools": described}, Wording))

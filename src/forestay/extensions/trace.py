@@ -1,11 +1,11 @@
-"""A run as a file, and the run again from the file (Pi §1A.4.6, §1A.4.7).
+"""Records a run in a file, and replays it from the file (Pi §1A.4.6, §1A.4.7).
 
-A trace is JSON Lines. What came from outside (`arrive`, `now`, `clock`, `random`, `zone`, `sync`) and what came of it
-(`tick`, `out`, `trap`) stand in the order in which they happened. A replay feeds the first kind to a new VM and writes
-a trace of its own; the two are compared byte for byte.
+A trace is JSON Lines: the inputs (`arrive`, `now`, `clock`, `random`, `zone`, `sync`) and the results (`tick`, `out`,
+`trap`), in the order in which they happened. A replay gives the inputs to a new VM and writes its own trace; the two
+are compared byte for byte.
 
-    T1  a replay reads nothing but the trace and the artifact: no clock, no chance, no host.
-    T2  a replay stops at the first line that differs, with both lines in the Problem.
+    T1  A replay reads only the trace and the artifact: no clock, no randomness, no host.
+    T2  A replay stops at the first line that differs, with both lines in the Problem.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORMAT = "forestay.trace.v1"
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What a replay must have the same: format, image (engine and prelude), artifact, limits."""
+    """What must be the same in a replay: format, image (engine and prelude), artifact, limits."""
 
     format: str
     image: str
@@ -36,7 +36,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class Recorder:
-    """A VmInputs that writes down everything it is asked, and an Observer that writes down every step."""
+    """A VmInputs that records every input, and an Observer that records every step."""
 
     def __init__(self, world: VmInputs, write: Callable[[bytes], None]) -> None:
         self._world = world
@@ -106,7 +106,7 @@ class TraceFile:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
-        self._lock = threading.Lock()  # the header is written by the event loop's thread, the rest by the VM's
+        self._lock = threading.Lock()  # the event loop's thread writes the header, the VM's thread the rest
 
     def __call__(self, line: bytes) -> None:
         with self._lock:
@@ -122,7 +122,7 @@ class TraceFile:
 
 
 def header(lines: Iterable[bytes]) -> Header:
-    """What a trace was recorded with."""
+    """Return the header of a trace."""
     first = next((line for line in lines if line.strip()), b"")
     try:
         return msgspec.json.decode(first, type=tuple[str, Header])[1]
@@ -131,7 +131,7 @@ def header(lines: Iterable[bytes]) -> Header:
 
 
 def replay(lines: Iterable[bytes], program: Program) -> list[bytes]:
-    """Run the trace again; the lines of the new run, which are those of the old one, or a Problem (T2)."""
+    """Replay a trace; return the lines of the new run, or raise a Problem where they differ (T2)."""
     script = [line.rstrip(b"\n") for line in lines if line.strip()]
     player = Player(script)
     recorder = Recorder(player, player.compare)
@@ -139,7 +139,7 @@ def replay(lines: Iterable[bytes], program: Program) -> list[bytes]:
     try:
         player.read_header(program.digest, image_digest())
         while (kind := player.next_kind()) is not None:
-            if kind == "trace":  # the beginning, and again after each trap
+            if kind == "trace":  # at the beginning and after each trap
                 if isolate is not None:
                     isolate.close()
                 header = player.read_header(program.digest, image_digest())
@@ -150,7 +150,7 @@ def replay(lines: Iterable[bytes], program: Program) -> list[bytes]:
             elif isolate is not None and kind == "now":
                 _tick(isolate, recorder)
             else:
-                player.diverged("nothing of this kind can stand here")
+                player.diverged("a line of this kind is not allowed here")
     finally:
         if isolate is not None:
             isolate.close()
@@ -173,7 +173,7 @@ def _tick(isolate: Isolate, recorder: Recorder) -> None:
 
 
 class Player:
-    """A VmInputs made of the lines of a trace; it also takes the lines of the replay and compares them (T1, T2)."""
+    """A VmInputs that reads the lines of a trace; it also compares them with the lines of the replay (T1, T2)."""
 
     def __init__(self, script: list[bytes]) -> None:
         self.touched = False
@@ -181,15 +181,19 @@ class Player:
         self._script = script
 
     def read_header(self, artifact: str, image: str) -> Header:
-        """The header at this place of the trace, if it is of this program on this engine."""
+        """Read the header at this place of the trace; require the same program and engine."""
         at = len(self.written)
         try:
             parts = msgspec.json.decode(self._script[at], type=tuple[str, Header]) if self._script else ("", None)
         except msgspec.MsgspecError as error:
-            raise Problem("schema_mismatch", "This line is no header of a trace.", reason=str(error)[:200]) from error
+            raise Problem(
+                "schema_mismatch", "This line is not the header of a trace.", reason=str(error)[:200]
+            ) from error
         header = parts[1]
         if parts[0] != "trace" or header is None or former.renamed(header.format) != FORMAT:
-            raise Problem("schema_mismatch", "This is not a trace.", fix=f"The first line names the format {FORMAT}.")
+            raise Problem(
+                "schema_mismatch", "This is not a trace.", fix=f"The first line must name the format {FORMAT}."
+            )
         for name, expected, observed in (
             ("artifact", header.artifact, artifact),
             ("image", header.image, image),
@@ -211,7 +215,7 @@ class Player:
 
     def peek(self) -> list[Any]:
         if len(self.written) >= len(self._script):
-            self.diverged("the replay goes on")
+            self.diverged("the replay continues")
         try:
             parts: list[Any] = msgspec.json.decode(self._script[len(self.written)], type=list[Any])
         except msgspec.MsgspecError:
@@ -231,7 +235,7 @@ class Player:
         )
         raise Problem(
             "replay_diverged",
-            "The replay did not do what the trace says.",
+            "The replay differs from the trace.",
             line=at + 1,
             recorded=recorded,
             observed=observed,
@@ -263,5 +267,5 @@ class Player:
 
 
 def _text(data: bytes) -> str:
-    """Text that JSON can carry; the guest's own bytes are UTF-8 unless it holds half a surrogate pair."""
+    """Return text that JSON can carry; the guest's bytes are UTF-8, except for half a surrogate pair."""
     return data.decode("utf-8", "replace")

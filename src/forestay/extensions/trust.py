@@ -1,14 +1,14 @@
-"""Workspace trust: what a folder brings is listed, and not executed until a person trusts that content.
+"""Workspace trust: a folder's extensions are listed, and do not run until a person trusts their content.
 
-The user's own folder is trusted in the same way. pi runs what lies there without asking; but what lies there need not
-have been put there by the user, and a file that somebody changed should not run because its folder was once fine.
+The user's own folder needs trust in the same way. pi runs extensions there without asking; but somebody else may have
+put a file there or changed one, and earlier trust in the folder should not make it run.
 
 Invariants:
 
-- T1  Trust belongs to a folder and the hash of what it brings; a changed, added or removed file ends it.
+- T1  Trust belongs to a folder and a content hash; a changed, added or removed file ends it.
 - T2  Listing and hashing execute nothing and follow no link out of the folder.
-- T3  Without a person, the answer is no, with the command that would change it.
-- T4  What is loaded lies in what was hashed, wherever links lead.
+- T3  Without a person, the answer is no, and the Problem names the command that would change it.
+- T4  Everything that is loaded is inside the hashed content, wherever links lead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from forestay.kernel import Draft, Ledger, Problem, Record, former, iso
 STREAM = "trust"
 FOLDERS = (".pi/extensions", ".forestay/extensions")
 USER_FOLDERS = (".forestay/extensions", ".holdfast/extensions", ".pi/agent/extensions")  # beneath the home folder
-# What is not executed but followed: a skill or a prompt speaks to the model in the user's name.
+# Texts are not executed, but the model follows them: a skill or a prompt speaks in the user's name.
 TEXTS = tuple(f"{base}/{name}" for base in (".pi", ".forestay") for name in ("skills", "prompts", "themes"))
 PACKAGES = tuple(SETTINGS)
 MAX_FILES = 20_000
@@ -37,13 +37,13 @@ _CODE = (".ts", ".js", ".mts", ".mjs", ".cts", ".cjs", ".wasm")
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where a folder keeps what it brings. Texts of the user are the user's own words, and need no trust."""
+    """Where a folder keeps its extensions, texts and packages. The user's own texts need no trust."""
 
     folders: tuple[str, ...]
     texts: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     mark: str = ""
-    """Before the folder's name in the records: a home folder may be a project as well."""
+    """A prefix of the folder's name in the records: a home folder may also be a project."""
     trusted_by: str = "forestay ext trust ."
 
 
@@ -52,14 +52,14 @@ USER = Places(USER_FOLDERS, mark="user:", trusted_by="forestay ext trust --user"
 
 
 class Brought(msgspec.Struct, frozen=True):
-    """Something that a project folder would have executed, or followed."""
+    """Something in a project folder that the host would execute, or the model would follow."""
 
     path: str
     kind: Literal["file", "folder", "texts", "packages", "package"]
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Where a folder stands: what it brings, its hash now, and the hash that was trusted."""
+    """The trust of a folder: what it brings, its current hash, and the trusted hash."""
 
     folder: str
     brings: tuple[Brought, ...]
@@ -77,7 +77,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Trust:
-    """The decisions about folders, on one ledger. `paths` are what the configuration names beside the usual folders."""
+    """The decisions about folders, on one ledger. `paths` are further places from the configuration."""
 
     def __init__(self, ledger: Ledger, paths: Sequence[str] = (), places: Places = PROJECT) -> None:
         self._ledger = ledger
@@ -103,14 +103,14 @@ class Trust:
         )
 
     def _formerly(self, project: Path) -> str:
-        """The content hash with the file names of 0.1."""
+        """Return the content hash with the file names of 0.1."""
         return content_hash(project, self._paths, self._places, spelled=former.former_path)
 
     async def give(self, project: Path, *, by: str = "user", digest: str | None = None) -> Standing:
-        """Trust what the folder brings now; with `digest`, only if that is still what was looked at."""
+        """Trust the folder's current content; with `digest`, only if the content still has that hash."""
         standing = await self.standing(project)
         if digest is not None and digest != standing.digest:
-            raise Problem("conflict", "The folder has changed since it was looked at.", folder=project.name)
+            raise Problem("conflict", "The folder has changed since it was reviewed.", folder=project.name)
         if standing.brings:
             await self._record("trust.given", standing.folder, standing.digest, by)
         return await self.standing(project)
@@ -120,7 +120,7 @@ class Trust:
         await self._record("trust.withdrawn", self._named(project), digest, by)
 
     async def require(self, project: Path) -> Standing:
-        """Go on only when the folder is trusted as it is, or brings nothing (T3)."""
+        """Return the standing if the current content is trusted or there is none; else raise a Problem (T3)."""
         standing = await self.standing(project)
         if standing.state in ("trusted", "nothing"):
             return standing
@@ -135,7 +135,7 @@ class Trust:
         )
 
     def check(self, project: Path, entry: Path) -> None:
-        """Refuse to load what a link brings in from where nobody looked (T4)."""
+        """Refuse to load through a link that leads out of the trusted content (T4)."""
         places = [project / name for name in (*self._places.folders, *self._paths)]
         places = [place for place in places if not place.is_symlink()]
         if self._places.packages:
@@ -144,7 +144,7 @@ class Trust:
         if not any(real.is_relative_to(place.resolve()) for place in places):
             raise Problem(
                 "extension_invalid",
-                f"{entry.name} is a link out of what was trusted: its content could change unseen.",
+                f"{entry.name} is a link out of the trusted content: its target could change unnoticed.",
                 at=entry.name,
                 fix="Copy the extension into the folder.",
             )
@@ -154,7 +154,7 @@ class Trust:
 
 
 def brought(project: Path, paths: Sequence[str] = (), places: Places = PROJECT) -> list[Brought]:
-    """What the project would have executed, by name alone (T2)."""
+    """List what the host would execute from the project, without reading the files (T2)."""
     found: list[Brought] = []
     for name in (*places.folders, *paths):
         folder = project / name
@@ -186,7 +186,7 @@ def _has_texts(folder: Path) -> bool:
 def content_hash(
     project: Path, paths: Sequence[str] = (), places: Places = PROJECT, spelled: Callable[[str], str] = str
 ) -> str:
-    """sha256 over the names, kinds and contents of everything that the project brings (T1, T2)."""
+    """Return the SHA-256 over the names, kinds and contents of everything that the project brings (T1, T2)."""
     digest = hashlib.sha256()
     total = 0
     for count, (name, path) in enumerate(files(project, paths, places), start=1):
@@ -194,12 +194,15 @@ def content_hash(
         total += facts.st_size if stat.S_ISREG(facts.st_mode) else 0
         if count > MAX_FILES or total > MAX_BYTES:
             raise Problem(
-                "payload_too_large", "The project's extensions are too large to be looked at.", files=count, bytes=total
+                "payload_too_large",
+                f"The project's extensions exceed {MAX_FILES} files or {MAX_BYTES} bytes.",
+                files=count,
+                bytes=total,
             )
         name = spelled(name)
         digest.update(f"{len(name)}:{name}".encode("utf-8", "surrogateescape"))
         if stat.S_ISLNK(facts.st_mode):
-            # The link itself is hashed: where it leads outside, content can change without anybody seeing it.
+            # Only the link itself is hashed: content outside the folder can change unnoticed.
             digest.update(b"link" + os.fsencode(path.readlink()))
         elif stat.S_ISREG(facts.st_mode):
             digest.update(b"file%d:" % facts.st_size)
@@ -210,7 +213,7 @@ def content_hash(
 
 
 def files(project: Path, paths: Sequence[str] = (), places: Places = PROJECT) -> Iterator[tuple[str, Path]]:
-    """Everything that the content hash covers: the name in the project, and the place (T2)."""
+    """Yield everything that the content hash covers: the name in the project, and the path (T2)."""
     for name in (*places.folders, *paths, *places.texts):
         yield from _tree(project, project / name)
     if not places.packages:

@@ -1,8 +1,8 @@
-"""`!command`: what a person runs in a conversation, past the extensions that listen to `user_bash`.
+"""`!command`: runs a person's command in a conversation, after asking the extensions that listen to `user_bash`.
 
 Y1  An extension may answer in place of the shell, or run the command itself (`operations`, as over ssh); then its own
-    host calls are decided by its own policy. Otherwise the command runs confined, as the agent's `bash` does.
-Y2  What was run is a message of the session. `!!command` is one that the model is not shown.
+    policy decides its host calls. Otherwise the command runs confined, like the agent's `bash`.
+Y2  The command becomes a message of the session. The model does not see a `!!command`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import codecs
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from forestay.extensions.connectors import truncate
+from forestay.extensions.connectors.tool import tail
 from forestay.extensions.host_call import Subject
 from forestay.extensions.protocol import HostCall
 from forestay.kernel import Grant, Problem
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from forestay.extensions.extensions import Extensions
 
 PERSON = "person"
-"""The subject of what a person runs and reads."""
+"""The policy subject of a person's own commands and reads."""
 _AWAY = "person:away"
 _KEPT_CHARACTERS = 4 * 1024 * 1024
 
 
 class ShellLine(NamedTuple):
-    """A line that runs a command; an `excluded` one is not for the model."""
+    """A line that runs a command; the model does not see an `excluded` one."""
 
     command: str
     excluded: bool = False
 
 
 def shell_line(text: str) -> ShellLine | None:
-    """The command of a line `!command` or `!!command`; None when it is not written as one."""
+    """Return the command of a line `!command` or `!!command`; None for any other line."""
     said = text.strip()
     if not said.startswith("!"):
         return None
@@ -45,7 +45,7 @@ def shell_line(text: str) -> ShellLine | None:
 
 
 class PersonShell(ToolSource):
-    """The shell of a person in a conversation. One who is `away` (not at this terminal) has no network there."""
+    """A person's shell in a conversation. It has no network for a person who is `away` (not at this terminal)."""
 
     kind = "forestay"
 
@@ -67,7 +67,7 @@ class PersonShell(ToolSource):
     async def run(
         self, call_id: str, heard: Callable[[str], None] = lambda _: None, command: str | None = None
     ) -> dict[str, Any]:
-        """Run the command; what the session keeps of it (Y1, Y2). `heard` is told the output as it comes."""
+        """Run the command; return its message for the session (Y1, Y2). `heard` gets the output as it comes."""
         command = command or self._line.command
         event = {"command": command, "excludeFromContext": self._line.excluded, "cwd": str(self._suite.root)}
         answer = await self._suite.emit({"type": "user_bash", **event})
@@ -101,8 +101,8 @@ class PersonShell(ToolSource):
         return {"output": output, "exitCode": code}
 
     def message(self, command: str, done: Mapping[str, Any]) -> dict[str, Any]:
-        """What the session keeps of a command: pi's `bashExecution`, without its time (Y2)."""
-        cut = truncate.tail(str(done.get("output") or "").rstrip("\n"))
+        """Return a command's message for the session: pi's `bashExecution`, without its time (Y2)."""
+        cut = tail(str(done.get("output") or "").rstrip("\n"))
         code = done.get("exitCode")
         return {
             "role": "bashExecution",

@@ -65,8 +65,10 @@ class AgentDirectory:
 
     async def versions(self, tenant: str, agent_id: str) -> Mapping[str, AgentManifest]:
         """An agent's manifests by version; `not_found`."""
+        if own := self._catalogue.versions(agent_id):  # no pack gives such an id another meaning (G3)
+            return own
         installed = (await self._shelf(tenant).value()).agents
-        found = self._catalogue.versions(agent_id) or installed.get(agent_id)
+        found = installed.get(agent_id)
         if not found:
             raise no_agent(agent_id, [*(item.agent_id for item in self._catalogue), *installed])
         return found

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from forestay.host.extensions import grant_of, texts
     from forestay.host.form_inquiry import TYPES as FORM_TYPES
     from forestay.host.health_check import health
-    from forestay.host.metrics import CONTENT_TYPE
     from forestay.host.models import HostModels
     from forestay.host.node_files import trust_in_nodes, types_to_check
     from forestay.host.oauth_providers import SAMPLE_PROVIDER
@@ -25,6 +24,6 @@ if TYPE_CHECKING:
     from forestay.host.sample_network import SampleNetwork, SampleTokens
     from forestay.host.session_front import Command, SessionState
     from forestay.host.skill_texts import skills
-    from forestay.host.tracing import Tracing
+    from forestay.host.telemetry import CONTENT_TYPE, Tracing
 
 __getattr__, __dir__ = face(__name__, __file__)

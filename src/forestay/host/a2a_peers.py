@@ -1,8 +1,10 @@
-"""`core.a2a.invoke`: a node that gives a task to an A2A 1.0 agent, and follows the task to its end.
+"""`core.a2a.invoke`: a node that gives a task to an A2A 1.0 agent and follows the task until it ends.
 
-- I1  Each request is one effect of the node, through the SSRF-safe connector: a message is sent once, whatever happens.
-- I2  What the agent asks for is a question of the run. What it says is untrusted; the question and the output say so.
-- I3  Between two looks at a task nothing runs: the pause is a durable timer.
+- I1  Each request is one effect of the node, through the SSRF-safe connector: a message is sent once, even after a
+      crash.
+- I2  The run passes the agent's questions to a person. The agent's texts are untrusted, and both the question and the
+      output say so.
+- I3  Nothing runs between two requests for a task's status: the pause is a durable timer.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _FAILURES = {"FAILED": "a2a_task_failed", "CANCELED": "a2a_task_cancelled", "REJ
 
 
 class A2aPeers:
-    """The agents that the settings name; as tools, they are the operator's alone."""
+    """The A2A agents in the settings. Like tools, only the operator may use them."""
 
     def __init__(self, peers: Mapping[str, A2aPeer]) -> None:
         self._peers = peers
@@ -36,9 +38,9 @@ class A2aPeers:
         )
 
     async def invoke(self, ctx: Execution) -> dict[str, Any]:
-        """Send a message to a peer and follow the task that it makes of it."""
+        """Send a message to a peer and follow the task that the peer creates."""
         if ctx.tenant != OPERATOR:
-            raise Problem("permission_denied", "A2A peers are the operator's alone.")
+            raise Problem("permission_denied", "Only the operator may use A2A peers.")
         peer = self._chosen(ctx.config)
         rpc = _Rpc(ctx, await _address(ctx, peer), peer.credential or ctx.credential)
         made = await rpc.send(_parts(ctx), ctx.config.get("skill"))
@@ -50,7 +52,7 @@ class A2aPeers:
         name = config.get("peer") or (next(iter(self._peers)) if len(self._peers) == 1 else "")
         if (found := self._peers.get(name)) is None:
             known = ", ".join(sorted(self._peers))
-            raise NodeError("invalid_input", f"`peer` names one of the host's A2A peers: {known}.", retryable=False)
+            raise NodeError("invalid_input", f"`peer` must name one of the host's A2A peers: {known}.", retryable=False)
         return found
 
     def _check(self, config: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -71,7 +73,8 @@ class _Rpc:
     async def send(
         self, parts: list[dict[str, Any]], skill: str | None = None, task: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """A message, of a task where it belongs to one; `{task}` or `{message}`. The agent does not keep us waiting."""
+        """Send a message, for an existing `task` or a new one; return `{task}` or `{message}` without waiting for the
+        task to end."""
         self._sent += 1
         id = self._ctx.caller(f"a2a/{self._sent}", "a2a").idempotency_key
         message: dict[str, Any] = {"messageId": id, "role": "ROLE_USER", "parts": parts}
@@ -100,7 +103,7 @@ class _Rpc:
         if answer.status >= 400:
             raise _failed("The A2A agent", answer.status)
         body = answer.body if isinstance(answer.body, dict) else {}
-        if isinstance(error := body.get("error"), dict):  # its text is the agent's, and stays out
+        if isinstance(error := body.get("error"), dict):  # its text is the agent's own and untrusted: leave it out
             said = f"The A2A agent refused {method}."
             raise NodeError("a2a_error", said, retryable=False, details={"code": error.get("code")})
         if not isinstance(result := body.get("result"), dict):
@@ -109,7 +112,7 @@ class _Rpc:
 
 
 async def _address(ctx: Execution, peer: A2aPeer) -> str:
-    """Where the agent's card says that it takes JSON-RPC of A2A 1."""
+    """Return the URL on the agent's card for JSON-RPC of A2A 1."""
     card = await ctx.http.fetch(peer.url.rstrip("/") + CARD_PATH, fails=lambda status: status >= 400)
     if card.status >= 400:
         raise _failed("The server of the A2A agent's card", card.status)
@@ -121,13 +124,13 @@ async def _address(ctx: Execution, peer: A2aPeer) -> str:
 
 
 def _parts(ctx: Execution) -> list[dict[str, Any]]:
-    """What is sent: the message of the inputs or of the configuration as text, else the inputs as data."""
+    """Return what to send: the `message` of the inputs or the configuration as text, else the inputs as data."""
     text = ctx.inputs.get("message", ctx.config.get("message"))
     return [{"text": text}] if isinstance(text, str) and text else [{"data": dict(ctx.inputs)}]
 
 
 async def _followed(ctx: Execution, rpc: _Rpc, task: dict[str, Any]) -> dict[str, Any]:
-    """The outputs of a task at its end; what it asks for on its way is asked of a person."""
+    """Follow a task until it ends and return its outputs; pass its questions to a person."""
     waited, pause, rounds = 0, _FIRST_PAUSE_MS, 0
     while True:
         status = task["status"]
@@ -150,8 +153,8 @@ async def _followed(ctx: Execution, rpc: _Rpc, task: dict[str, Any]) -> dict[str
 
 
 async def _asked(ctx: Execution, rpc: _Rpc, task: dict[str, Any], state: str, rounds: int) -> dict[str, Any]:
-    """The task after a person answered what the agent asks (I2). An authorization is given elsewhere, so that the task
-    is looked at again; an answer is sent."""
+    """Ask a person what the agent asks, and return the task after that (I2). An answer is sent to the agent. An
+    authorization is given elsewhere, so the task is only read again."""
     if rounds > ctx.limits.clarification_rounds:
         limit = ctx.limits.clarification_rounds
         ctx.emit("cap.breached", {"kind": "clarification", "limit": limit, "observed": rounds})
@@ -172,7 +175,7 @@ async def _asked(ctx: Execution, rpc: _Rpc, task: dict[str, Any], state: str, ro
 
 
 def _task(value: Any) -> dict[str, Any]:
-    """What an agent gives as a task, when it is one: with an id and a status."""
+    """Return an agent's task; refuse a value without an id and a status."""
     known = value if isinstance(value, dict) else {}
     if not isinstance(known.get("id"), str) or not isinstance(known.get("status"), dict):
         raise _strange()
@@ -188,7 +191,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 
 def _content(said: Any) -> list[dict[str, Any]]:
-    """The parts of messages or artifacts."""
+    """Return the parts of messages or artifacts."""
     return [part for item in _objects(said) for part in _objects(item.get("parts"))]
 
 
@@ -202,4 +205,4 @@ def _failed(who: str, status: int) -> NodeError:
 
 
 def _strange() -> NodeError:
-    return NodeError("a2a_error", "The A2A agent's answer is none of A2A 1.", retryable=False)
+    return NodeError("a2a_error", "The A2A agent's answer does not fit A2A 1.", retryable=False)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,14 +26,17 @@ import msgspec
 
 from forestay.agents import (
     ASSISTANT,
+    PROMPT_FIELDS,
     SYSTEM,
     Agent,
     AgentManifest,
     AgentResult,
+    Catalogue,
     Hooks,
     Invocation,
     Memory,
     Quiet,
+    ResolvedPrompt,
     Transcript,
     node_prompts,
 )
@@ -48,8 +52,8 @@ from forestay.host.model_caller import RelayModel
 from forestay.host.models import HostModels
 from forestay.host.routed_model import RoutedModel
 from forestay.host.session_turns import SessionTurns
+from forestay.host.telemetry import Tracing
 from forestay.host.tools import HostTools, RunApprovals
-from forestay.host.tracing import Tracing
 from forestay.kernel import OPERATOR, Agents, Clock, Ids, Ledger, Problem
 from forestay.models import Model
 from forestay.relay import MAX_SESSIONS_PER_APP, Memories, Relay, Session
@@ -77,8 +81,12 @@ class ChosenAgent(msgspec.Struct, frozen=True):
 class AgentChoice:
     """How nodes find their agents."""
 
-    def __init__(self, ledger: Ledger, directory: AgentDirectory, staff: Staff, deployments: Deployments) -> None:
+    def __init__(
+        self, ledger: Ledger, own: Catalogue, directory: AgentDirectory, staff: Staff, deployments: Deployments
+    ) -> None:
+        """`own` are the agents of the host, which every tenant has; `directory` knows the others too."""
         self._ledger = ledger
+        self._own = own
         self._directory = directory
         self._staff = staff
         self._deployments = deployments
@@ -88,7 +96,7 @@ class AgentChoice:
         ref = await self._ref(ctx)
         plain = ref.version is None and ref.channel is None and not ref.agent_id.startswith(MEMBER)
         if plain:
-            versions = await self._directory.versions(ctx.tenant, ref.agent_id)
+            versions = self._own.versions(ref.agent_id) or await self._directory.versions(ctx.tenant, ref.agent_id)
             if len(versions) == 1:
                 (only,) = versions.values()
                 return ChosenAgent(only)
@@ -130,7 +138,7 @@ class AgentChoice:
         return Choice(manifest.agent_id, manifest.version, ref.channel, member, persona, version is not None)
 
     async def _manifest(self, tenant: str, choice: Choice) -> AgentManifest:
-        """The version that was chosen; where nobody asked for it by name and it is gone, the newest one."""
+        """The version that was chosen; where it was not asked for by name and is gone, the newest one."""
         try:
             return await self._directory.get(tenant, choice.agent_id, choice.version)
         except Problem:
@@ -209,8 +217,10 @@ class AgentNode:
         self._parked = {name: kept for name, kept in self._parked.items() if waiting(name)}
         before = self._parked.pop(node, None) or _Parked(self._ids.new("life"))
         try:
-            async with session.alone(), self._turns.joined(ctx) as joined:
-                given = conversation_of(ctx.inputs)
+            lives = self._turns.joined(ctx) if ctx.inputs.get("sessionId") else nullcontext()
+            async with session.alone(), lives as joined:
+                told = ctx.inputs.get("conversation")
+                given = None if told is None else conversation_of(told)
                 before.transcript = joined if given is None else GivenTranscript(given)
                 return await self._invoke(ctx, chosen, session, task, before, given)
         except Exception:
@@ -235,7 +245,12 @@ class AgentNode:
         given: Conversation | None,
     ) -> dict[str, Any]:
         manifest, caller = chosen.manifest, ctx.caller("agent", "agent")
-        prompts = await prompted(ctx, agent=manifest, inputs={**ctx.inputs, "task": task})
+        has_prompts = ctx.has_prompts
+        prompts: tuple[ResolvedPrompt, ...] = ()
+        if not PROMPT_FIELDS.isdisjoint(ctx.config) or (
+            has_prompts and (manifest.prompts or ctx.workflow_defaults or ctx.prompts.defaults)
+        ):  # else the agent's own words are all that applies
+            prompts = await prompted(ctx, agent=manifest, inputs={**ctx.inputs, "task": task})
         agent = await self._agent(ctx, caller, manifest, session, parked, given)
         invocation = Invocation(
             id=caller.idempotency_key,
@@ -245,7 +260,7 @@ class AgentNode:
             channel=chosen.channel,
             prompts=prompts,
             principal=caller.principal or SYSTEM,
-            observability=ctx.prompts.observability if ctx.has_prompts else "hashed",
+            observability=ctx.prompts.observability if has_prompts else "hashed",
         )
         result: AgentResult | None = None
         with self._tracing.span(f"invoke_agent {manifest.agent_id}") as span:
@@ -283,7 +298,8 @@ class AgentNode:
         model = await self._model(ctx, manifest)
         tools: ToolSource = await self._tools.sources(ctx, name, consents=consents)
         own = (ctx.agent or {}).get("memoryRef")
-        memory: Memory = AgentMemory(self._memories, caller, ctx.along, own)
+        keeps = manifest.memory.long_term
+        memory: Memory | None = AgentMemory(self._memories, caller, ctx.along, own) if keeps else None
         fixtures = ctx.inputs.get("fixtures")
         if isinstance(fixtures, dict):  # the agent is evaluated
             tools, memory = FixtureTools(fixtures, tools), seeded(fixtures)
@@ -338,7 +354,7 @@ class AgentNode:
         """The hooks of the project's extensions; they are the operator's alone."""
         if ctx.tenant != OPERATOR:
             return Quiet()
-        suite = await self._extensions.suite(ctx)
+        suite = self._extensions.opened or await self._extensions.suite(ctx)
         told = parked.hooks.told if parked.hooks else None
         parked.hooks = SuiteHooks(suite, self._extensions.prompts, self._tools, ctx, told)
         return parked.hooks
@@ -379,7 +395,7 @@ class AgentNode:
 
 
 class _Parked(msgspec.Struct):
-    """What an execution leaves to the next one of this process, while its extensions wait for a person (A2)."""
+    """What an execution hands to the next one of this process, while its extensions wait for a person (A2)."""
 
     life: str
     hooks: SuiteHooks | None = None

@@ -1,8 +1,8 @@
 """A run whose root is an agent: `POST /v1/runs {agentId, inputs}` (OpenWOP RFC 0077).
 
-The agent works in the host's own workflow `forestay-agent`, so such a run is durable, replayed and budgeted as any
-other. `inputs` is the task, as the agent's task schema wants it; `{"task": …}` alone is that value. The agent's
-version, or the channel that gives one, stands in `configurable` (`agentVersion`, `agentChannel`).
+The agent works in the host's own workflow `forestay-agent`, so such a run is durable, replayed and budgeted like any
+other. `inputs` is the task and fits the agent's task schema; when `task` is the only key, its value is the task.
+`configurable` may name the agent's version (`agentVersion`) or a channel that gives one (`agentChannel`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _OPTIONS = ("agentVersion", "agentChannel")
 
 
 class _Options(msgspec.Struct, frozen=True, rename="camel"):
-    """What `configurable` says of the agent; the other keys are the run's."""
+    """The keys of `configurable` that choose the agent; the other keys are the run's."""
 
     agent_version: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
     agent_channel: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
 
 
 class Rooted(msgspec.Struct, frozen=True):
-    """The run that a request with an agent as its root means, and what is said of it when it begins."""
+    """The workflow's request for a run of an agent, and the facts to record when the run begins."""
 
     request: CreateRun
     facts: list[Fact]
@@ -52,15 +52,15 @@ class AgentRoots:
         self._staff = staff
 
     async def of(self, request: CreateRun, tenant: str) -> Rooted:
-        """The run of an agent, or of a member of the roster, that the tenant has; `not_found`."""
+        """Return the request for an agent, or a roster member, of the tenant; raise `not_found` without one."""
         agent_id = request.agent_id or ""
         if request.workflow_id is not None:
-            raise Problem("schema_mismatch", "A run has a workflow or an agent as its root.", at="$.agentId")
+            raise Problem("schema_mismatch", "A run has a workflow or an agent as its root, not both.", at="$.agentId")
         options = _options(request.configurable)
         facts: list[Fact] = []
         if agent_id.startswith(MEMBER):
             if options != _Options():
-                message = "A member's roster entry says which version it is."
+                message = "The roster entry of a member chooses its version."
                 raise Problem("schema_mismatch", message, at="$.configurable")
             facts = await self._staff.named(tenant, AGENT_ROOT["id"], [agent_id])
         else:
@@ -87,6 +87,6 @@ def _options(configurable: dict[str, Any]) -> _Options:
         message, where = canonical.located(error, "$.configurable")
         raise Problem("schema_mismatch", f"{message}.", at=where) from error
     if found.agent_version is not None and found.agent_channel is not None:
-        message = "An agent is named by a version or by a channel."
+        message = "Name a version or a channel of the agent, not both."
         raise Problem("schema_mismatch", message, at="$.configurable.agentChannel")
     return found

@@ -1,4 +1,4 @@
-"""Signs the audit log while a host serves: when it starts, as often as discovery says, and when it stops."""
+"""Signs the audit log while a host serves: at its start, as often as discovery says, and at its end."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _log = logging.getLogger("forestay.audit")
 
 
 def audit_log(ledger: Ledger, secret: bytes, ids: Ids, locks: Locks | None = None) -> AuditLog:
-    """The ledger's audit log, signed with the key that belongs to this secret."""
+    """Return the ledger's audit log; it signs with the key that this secret gives."""
     return AuditLog(ledger, derive(secret, "audit"), ids, locks)
 
 
 def audit_of(folder: Path, ledger: Ledger) -> AuditLog:
-    """As `audit_log`, for a data folder that no host has open."""
+    """Return the audit log of a data folder that no host has open."""
     with kept_in(folder):
         return audit_log(ledger, host_secret(folder, SystemRandomness()), Ids())
 
 
 @asynccontextmanager
 async def signing(audit: AuditLog, ledger: Ledger, *, shared: bool) -> AsyncIterator[None]:
-    """While the block runs, sign what is new; the first checkpoint is there when it begins."""
+    """Sign new entries while the block runs; the first checkpoint exists when the block begins."""
     await _sign(audit)
     task = asyncio.create_task(_go_on(audit, ledger, _POLL_SECONDS if shared else None))
     try:
@@ -62,12 +62,12 @@ async def _go_on(audit: AuditLog, ledger: Ledger, poll: float | None) -> None:
                 await _grown(ledger, poll)
         except TimeoutError:
             pass
-        except Problem:  # the database is away
+        except Problem:  # the database is unreachable
             await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _sign(audit: AuditLog) -> bool:
-    """One round; whether there is more. A log that cannot be signed is no reason to stop serving."""
+    """Sign one checkpoint; return whether there is more to sign. The host serves on when signing fails."""
     try:
         return await audit.checkpoint()
     except Problem as problem:
@@ -76,7 +76,7 @@ async def _sign(audit: AuditLog) -> bool:
 
 
 async def _grown(ledger: Ledger, poll: float | None) -> None:
-    """Wait until the log has as many entries more as one checkpoint covers."""
+    """Wait until the log has grown by the entries of one checkpoint."""
     head = await ledger.head(AUDIT)
     async with contextlib.aclosing(ledger.follow(AUDIT, head.next, poll=poll)) as entries:
         async for entry in entries:

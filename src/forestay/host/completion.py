@@ -56,11 +56,8 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
     instructions: str = ""
 
 
-def conversation_of(inputs: dict[str, Any]) -> Conversation | None:
-    """The conversation that a node is given; None when it is given none."""
-    given = inputs.get("conversation")
-    if given is None:
-        return None
+def conversation_of(given: Any) -> Conversation:
+    """The conversation that a node is given."""
     try:
         return msgspec.convert(given, Conversation)
     except msgspec.ValidationError as error:

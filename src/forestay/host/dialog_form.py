@@ -1,4 +1,4 @@
-"""Questions that a run asks for the work of an extension that is begun again: a dialog, and what nobody knows."""
+"""Questions that a run asks when an extension's work begins again: its dialogs, and whether to repeat an effect."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _FIELDS: dict[str, dict[str, Any]] = {
 
 
 def is_plain(call: HostCall) -> bool:
-    """Whether a call is a dialog that one value answers."""
+    """Whether a call is a dialog that a single value answers."""
     return call.method == "ui" and call.params.get("op") in _FIELDS
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a person answered to a dialog; None: they cancelled it."""
+    """A person's answer to a dialog; None when they cancelled it."""
 
     value: Any
 
 
 class DialogInquiry(Inquiry[Said]):
-    """A dialog as a form of one field, `answer`; to accept a `confirm` as it is means yes."""
+    """A dialog as a form with one field, `answer`; accepting a `confirm` unchanged means yes."""
 
     def __init__(self, extension: str, name: str, params: Mapping[str, Any]) -> None:
-        """`name` is the dialog's in every life of the work that asks."""
+        """`name` stays the same when a restarted process begins the work again."""
         self.extension, self.name = extension, f"dialog:{name}"
         field = dict(_FIELDS[params["op"]])
         self._options = [str(option) for option in params.get("options") or []][:OPTIONS]
@@ -64,7 +64,7 @@ class DialogInquiry(Inquiry[Said]):
 
 
 class UncertainInquiry(Inquiry[bool]):
-    """Whether to do again what began before the process died."""
+    """Asks whether to repeat an effect that had begun when the process died."""
 
     schema: dict[str, Any] = {  # noqa: RUF012
         "type": "object",
@@ -83,7 +83,7 @@ class UncertainInquiry(Inquiry[bool]):
             "artifactId": key[-200:],
             "artifactType": "uncertain-effect",
             "title": redact_text(f"Was {method} of {self.extension} done? The process died while it ran."),
-            "description": "Accept to do it again; reject to tell the extension that it is not to be done.",
+            "description": "Accept to do it again; reject to tell the extension that it will not be done again.",
             "actions": ["accept", "reject"],
             "artifactData": redact({**known, "begun_at": self._begun}),
         }

@@ -1,8 +1,9 @@
 """Entries of a session as extensions draw them: custom messages and entries, tool calls and results, changed texts.
 
-Z1  A drawing is text without control characters, cut as everything that extensions show, with the extension's name.
-Z2  An entry is drawn once and the drawing kept; one that takes longer than SECONDS, or fails, is shown plainly.
-Z3  So many entries are drawn for one look; the older ones are shown plainly.
+Z1  A drawing is text without control characters, cut like everything that extensions show, with the extension's name.
+Z2  An entry is drawn once and its drawing kept. An entry whose drawing fails or takes longer than SECONDS is shown
+    plainly.
+Z3  One call draws the newest AT_ONCE entries; older ones are shown plainly.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _Candidates = list[tuple[str, _Draw]]
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """What an extension draws in place of an entry."""
+    """The lines that an extension draws in place of an entry."""
 
     extension: str
     lines: tuple[str, ...]
@@ -40,10 +41,10 @@ class Drawings:
     def __init__(self, extensions: ProjectExtensions) -> None:
         self._extensions = extensions
         self._kept: dict[str, Drawn | None] = {}
-        self._columns = 0  # what is kept was drawn for so many
+        self._columns = 0  # the width that the kept drawings were made for
 
     async def of(self, branch: Iterable[Entry]) -> dict[str, Drawn]:
-        """The drawings of a branch's entries, by their ids."""
+        """Return the drawings of a branch's entries, by entry id."""
         suite, entries = self._extensions.opened, list(branch)
         if suite is None:
             return {}
@@ -74,7 +75,7 @@ class Drawings:
             for extension, draw in candidates:
                 try:
                     lines = cut(await draw(), OPTIONS)
-                except Problem:  # its trap or its error is in the evidence
+                except Problem:  # the evidence has its trap or error
                     continue
                 if lines:
                     owner, parts = owner or extension, [*parts, *lines]
@@ -83,7 +84,7 @@ class Drawings:
 
 
 async def _transformed(suite: Extensions, entry: Entry) -> Drawn | None:
-    """What the extensions that change texts make of what was said, where that is another text."""
+    """Return a message as the extensions that change texts rewrite it; None when none changes it."""
     role = role_of(entry)
     text, owner = text_of(entry["message"].get("content")) if role in ("user", "assistant") else "", ""
     for member in suite.members if text else ():
@@ -94,7 +95,7 @@ async def _transformed(suite: Extensions, entry: Entry) -> Drawn | None:
         about |= {"messageId": entry["id"], "timestamp": entry["timestamp"]}
         try:
             made = await guest.transform(text, about, timeout=SECONDS)
-        except Problem:  # its trap or its error is in the evidence
+        except Problem:  # the evidence has its trap or error
             continue
         if made is not None and made != text:
             text, owner = made, guest.name
@@ -102,7 +103,7 @@ async def _transformed(suite: Extensions, entry: Entry) -> Drawn | None:
 
 
 def _renderers(suite: Extensions, entry: Entry, calls: Mapping[str, Any]) -> list[_Candidates]:
-    """Who draws the parts of an entry: for each part those that may, the extension and how to ask it."""
+    """Return, for each part of an entry, the extensions that may draw it, each with its call."""
     kind, role = entry["type"], role_of(entry)
     name = str(entry.get("customType"))
     for member in suite.members:
@@ -122,7 +123,7 @@ def _renderers(suite: Extensions, entry: Entry, calls: Mapping[str, Any]) -> lis
 
 
 def _tool(suite: Extensions, name: str, arguments: Any, result: Any = None) -> _Candidates:
-    """Who may draw a tool: extensions that choose how tools are drawn, then the one that registered it."""
+    """Return who may draw a tool: the extensions that draw any tool, then the tool's own extension."""
     guests = [item.extension for item in suite.members if item.extension.registrations.tool_renderers]
     tool = next((item for item in suite.tools() if item.name == name), None)
     if tool is not None and (tool.renders_call if result is None else tool.renders_result):

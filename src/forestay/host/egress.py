@@ -1,14 +1,14 @@
-"""Calls out of the host: the address is resolved once, checked, and the connection goes to what was checked.
+"""Outbound HTTP calls: the host resolves the address once, checks it, and connects to the checked address.
 
 Invariants:
 
-- E1  Loopback, private, link-local, metadata and every other address that is not global is refused, unless the
+- E1  Loopback, private, link-local, metadata and all other addresses that are not global are refused, unless the
       operator allowed that host and port by name.
-- E2  What is connected to is what was checked: the name is resolved once and its address pinned.
+- E2  The connection goes to the checked address: the name is resolved once and its address pinned.
 - E3  Redirects are not followed, a request for an upgrade is refused, proxies of the environment are not used.
-- E4  Only `https`, or `http` where the operator allowed the host; bodies and time are bounded.
-- E5  Policy decides: the capability is `egress`, the resource `host:port`. What E1 or E4 names needs a grant by name.
-      A refused call of a run is a record of the stream `audit`.
+- E4  Only `https`, or `http` where the operator allowed it; bodies and time are bounded.
+- E5  Policy decides: the capability is `egress`, the resource `host:port`. What E1 or E4 refuses needs a grant by name.
+      A refused call of a run is recorded in the stream `audit`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _WHY = {
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """What policy says of a call out, and why the place needs a grant by name."""
+    """The policy's decision about an outbound call, and why the place needs a grant by name."""
 
     decision: Decision
     why: Literal["plain_http", "ssrf"] | None = None
@@ -69,7 +69,7 @@ class Ruling(msgspec.Struct, frozen=True):
 
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses that a name means, for a port."""
+"""Returns the addresses of a host name, for a port."""
 
 
 class Egress:
@@ -84,9 +84,9 @@ class Egress:
         look_up: Resolver | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """`allow` names `host:port` pairs that may be reached though they are not public. `plain_http` permits http
-        to public hosts. `ledger` keeps what was refused. `look_up` is used in place of the system's resolver,
-        `transport` in place of sockets."""
+        """`allow` names `host:port` pairs that are allowed although they are not public. `plain_http` permits http to
+        public hosts. `ledger` records refused calls. `look_up` replaces the system's resolver, `transport` the
+        sockets."""
         named = tuple(Grant(EGRESS, Scope(hosts=(item.lower(),)), source="flag") for item in allow)
         everybody = Grant(EGRESS, source="builtin")
         self._policy = Policy("strict", defaults=[everybody], subjects={SUBJECT: SubjectRules(named)})
@@ -97,7 +97,7 @@ class Egress:
         self._client: httpx.AsyncClient | None = None
 
     def decide(self, place: Place, *, https_only: bool = True, addresses: Sequence[str] = ()) -> Ruling:
-        """What policy says of a call to `place`, as far as is known of the `addresses` that its name means (E5)."""
+        """Return the policy's ruling on a call to `place`, given the known `addresses` of its name (E5)."""
         host, port, scheme = place
         why: Literal["plain_http", "ssrf"] | None = None
         if host in _BLOCKED_NAMES or host.endswith(_BLOCKED_ZONES) or not all(map(_is_public, (host, *addresses))):
@@ -108,7 +108,7 @@ class Egress:
         return Ruling(self._policy.decide(request), why)
 
     def check_url(self, url: str, at: str = "$.url", *, https_only: bool = True) -> Place:
-        """Where `url` leads; refused when it could never be called: the part of E1 and E4 that needs no resolver."""
+        """Return the place of `url`; refuse one that can never be called: checks E1 and E4 without a resolver."""
         place = place_of(url, at)
         self.decide(place, https_only=https_only).require(at)
         return place
@@ -124,7 +124,7 @@ class Egress:
         try:
             async with asyncio.timeout(request.timeout_ms / 1000):
                 addresses = [host] if _is_literal(host) else await self._look_up(host, port)
-                # All that the name means must be allowed, not only the first (E1, E2).
+                # Every address of the name must be allowed, not only the first (E1, E2).
                 await self._require(self.decide(place, https_only=False, addresses=addresses), caller)
                 return await self._exchange(request, headers, host, addresses[0])
         except (TimeoutError, httpx.TimeoutException) as error:
@@ -135,7 +135,7 @@ class Egress:
             ) from error
 
     async def _require(self, ruling: Ruling, caller: Caller) -> None:
-        """Go on when the call is allowed; else leave a record and refuse."""
+        """Return when the call is allowed; else record the decision and refuse."""
         decision = ruling.decision
         if not decision.allowed and self._ledger is not None:
             said = {"effect": decision.effect, "rule": decision.rule, "reason": decision.reason}
@@ -157,14 +157,14 @@ class Egress:
                 size += len(chunk)
                 if size > request.max_response_bytes:
                     limit, status = request.max_response_bytes, answer.status_code
-                    raise Problem("payload_too_large", f"{host} sent too much.", limit=limit, status=status)
+                    raise Problem("payload_too_large", f"{host} sent too many bytes.", limit=limit, status=status)
                 chunks.append(chunk)
             return HttpResponse(status=answer.status_code, headers=dict(answer.headers), body=b"".join(chunks))
 
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:
             _hush()
-            # No connection is used twice: the pool knows addresses, not the names that were checked for them.
+            # No connection is reused: the pool knows addresses, not the names that were checked for them.
             limits = httpx.Limits(max_connections=100, max_keepalive_connections=0)
             self._client = httpx.AsyncClient(
                 follow_redirects=False, trust_env=False, limits=limits, timeout=60, transport=self._transport
@@ -177,7 +177,7 @@ class Egress:
 
 
 def _hush() -> None:
-    """The client's own log would hold addresses and headers, and credentials with them."""
+    """Silence the client's own log: it would hold addresses, headers and so credentials."""
     for name in ("httpx", "httpcore"):
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
@@ -185,7 +185,7 @@ def _hush() -> None:
 
 
 async def system_look_up(host: str, port: int) -> list[str]:
-    """What the system's resolver says; a Problem when it knows no address."""
+    """Return the addresses from the system's resolver; raise a Problem when it knows none."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -209,5 +209,5 @@ def _is_literal(host: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _is_public(host: str) -> bool:
-    """Whether an address is one of the internet; a name is checked when it is resolved."""
+    """Whether an address is public; a name passes here and is checked when it is resolved."""
     return not _is_literal(host) or is_public(ipaddress.ip_address(host))

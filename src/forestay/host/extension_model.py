@@ -1,7 +1,7 @@
-"""The host's models as extensions reach them: pi-ai's `complete()` and `stream()` in, the model protocol out.
+"""Gives extensions the host's models: translates pi-ai's `complete()` and `stream()` to the model protocol.
 
-E1  An extension names a model; it gets that one or a Problem that lists those there are. Keys stay with the host.
-E2  What the provider counted is in the answer and, through the connector, in the evidence; nothing is guessed.
+E1  An extension names a model. It gets that model, or a Problem that lists the models. Keys stay with the host.
+E2  The provider's token counts are in the answer and, through the connector, in the evidence. Nothing is estimated.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class ExtensionModel:
         yield _answer(model, Completion("".join(texts), tuple(calls), last.finish_reason, last.usage))
 
     def _chosen(self, named: Any) -> OpenModel:
-        """The model that was named; the default when none was (E1)."""
+        """Return the named model; the default when none is named (E1)."""
         wanted = named if isinstance(named, Mapping) else {}
         if not wanted.get("provider") and not wanted.get("id"):
             return self._models.default
         offered: dict[tuple[str, str], OpenModel] = {}
-        for model in self._models.all():  # of two that are shown alike, the first is the one that is shown
+        for model in self._models.all():  # of two with one identity, extensions see the first
             offered.setdefault(identity(model), model)
         found = offered.get((str(wanted.get("provider")), str(wanted.get("id"))))
         if found is None:
@@ -84,7 +84,7 @@ class ExtensionModel:
 
 
 def _described(model: OpenModel) -> dict[str, Any]:
-    """As pi describes a model. The host does not know what a provider charges, and says nothing: 0."""
+    """Describe a model in pi's form. The host does not know a provider's prices: the costs are 0."""
     provider, name = identity(model)
     return {
         "id": name,

@@ -66,7 +66,7 @@ class ProjectExtensions:
         self._model = model
         self.data = data
         self._sessions = sessions
-        self._suite: Extensions | None = None
+        self.opened: Extensions | None = None  # the running suite
         self._living: Extensions | None = None  # the suite, also while it is opened
         self.arrived = asyncio.Event()
         """Set when the suite is open."""
@@ -108,8 +108,8 @@ class ProjectExtensions:
         """
         standing = await self.trust.give(self.root, by=by, digest=digest)
         async with self._opening:
-            if self._suite is not None and self.runs is None:
-                await self._bring(self._suite, standing, "reload")
+            if self.opened is not None and self.runs is None:
+                await self._bring(self.opened, standing, "reload")
         return standing
 
     async def decide(self, extension: str, effect: Literal["allow", "deny"], grant: Grant, *, by: str) -> None:
@@ -125,16 +125,16 @@ class ProjectExtensions:
         return count
 
     async def _take_in(self) -> None:
-        if self._suite is not None:  # a suite that is opened later reads the ledger then
-            await self._suite.refresh()
+        if self.opened is not None:  # a suite that is opened later reads the ledger then
+            await self.opened.refresh()
 
     async def suite(self, ctx: Execution | None = None, tree: SessionTree | None = None) -> Extensions:
         """The running suite; the first caller opens it, in its session when it has one, and the others wait.
 
         What an extension asks for while it is loaded, the node that opens the suite asks a person about.
         """
-        if self._suite is not None:
-            return self._suite
+        if self.opened is not None:
+            return self.opened
         if ctx is None or self.has_consent:
             return await self._opened(tree)
         return await self.prompts.during(ctx, lambda: self._opened(tree), name="extensions:", repeats=True)
@@ -152,14 +152,10 @@ class ProjectExtensions:
 
     async def _opened(self, tree: SessionTree | None) -> Extensions:
         async with self._opening:
-            if self._suite is None:
-                self._suite = await self._open(tree)
+            if self.opened is None:
+                self.opened = await self._open(tree)
                 self.arrived.set()
-            return self._suite
-
-    @property
-    def opened(self) -> Extensions | None:
-        return self._suite
+            return self.opened
 
     @property
     def living(self) -> str | None:
@@ -288,10 +284,10 @@ class ProjectExtensions:
     async def close(self) -> None:
         for following in self._following:
             following.cancel()
-        if self._suite is not None:
-            await self._suite.emit({"type": "session_shutdown", "reason": "quit"})
-            await self._suite.__aexit__(None, None, None)
-            self._suite, self._living, self.runs = None, None, None
+        if self.opened is not None:
+            await self.opened.emit({"type": "session_shutdown", "reason": "quit"})
+            await self.opened.__aexit__(None, None, None)
+            self.opened, self._living, self.runs = None, None, None
 
 
 def grant_of(capability: str, scope: str, expires_ms: int | None) -> Grant:

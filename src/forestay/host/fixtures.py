@@ -1,5 +1,7 @@
-"""What an agent works with while it is evaluated: tools that answer what the suite says, and a memory that it wrote
-(OpenWOP RFC 0081 §B). Nothing outside is touched."""
+"""An agent's environment during an evaluation: the suite gives the tools' answers and the memory (OpenWOP RFC 0081 §B).
+
+Nothing outside is touched.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from forestay.tools import Tool, ToolOutcome, ToolSource, Update
 
 
 class FixtureTools(ToolSource):
-    """The tools of a task's fixtures: described as the live ones are, answered as the suite says."""
+    """The tools of a task's fixtures: their descriptions are the live tools', their answers the suite's."""
 
     kind = "fixture"
 
@@ -34,14 +36,14 @@ class FixtureTools(ToolSource):
 
 
 def _stand_in(name: str, live: Tool | None) -> Tool:
-    """A tool that changes nothing, with the name and the schema of the live one where there is one."""
+    """Return a tool that changes nothing, with the description and the schema of the live tool if there is one."""
     if live is None:
         return Tool(name, "", {"type": "object"}, "pure", "")
     return msgspec.structs.replace(live, effect="pure", prepares=False)
 
 
 def seeded(fixtures: dict[str, Any]) -> SeededMemory:
-    """The memory that a task begins with."""
+    """Return the memory that a task begins with."""
     return SeededMemory([_entry(item) for item in fixtures.get("memorySeed", ())])
 
 

@@ -1,10 +1,10 @@
 """A form of an extension as an interrupt of a run.
 
-U1  The interrupt is an approval of type `elicitation`. Its `arguments` hold a field for each value that is asked for;
-    `edit-accept` sends them as the person wrote them, `reject` declines.
-U2  An answer that does not fit what was asked is refused where it is given, and the run goes on waiting.
-U3  The host's own questions about an extension (`HOST_ASKS`) are asked the same way, each under a type of its own. The
-    answer to one is no answer to another: `subject` tells them apart.
+U1  The interrupt is an approval of type `elicitation`. Its `arguments` hold a field for each requested value;
+    `edit-accept` sends the values that the person wrote, `reject` declines.
+U2  An answer that does not fit the schema is refused at once, and the run keeps waiting.
+U3  The host's own questions about an extension (`HOST_ASKS`) use the same form, each with its own type. `subject`
+    tells two questions of one type apart, so that an answer counts for its own question only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EMPTY: dict[str, Any] = {"string": "", "number": 0, "integer": 0, "boolean": Fa
 
 
 class FormInquiry(Inquiry[dict[str, Any]]):
-    """Values that an extension asks a person for, or the host about one (U3)."""
+    """Values that an extension asks a person for, or that the host asks for about an extension (U3)."""
 
     def __init__(self, extension: str, operation: str, params: Mapping[str, Any]) -> None:
         self.extension = extension
@@ -41,7 +41,7 @@ class FormInquiry(Inquiry[dict[str, Any]]):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """U2."""
+        """The JSON Schema of an answer (U2)."""
         edited = {
             "type": "object",
             "required": ["editedArtifactData"],
@@ -63,7 +63,7 @@ class FormInquiry(Inquiry[dict[str, Any]]):
 
     @property
     def _actions(self) -> list[str]:
-        """A plain yes sends the defaults, where every field has one."""
+        """The possible answers; a plain yes sends the defaults, so it exists only when every field has one."""
         return ["accept", "edit-accept", "reject"] if self._ready else ["edit-accept", "reject"]
 
     def shown(self, key: str, about: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class FormInquiry(Inquiry[dict[str, Any]]):
         }
 
     def read(self, value: Any, now_ms: int) -> dict[str, Any]:
-        """What was said; anything that is not plainly a yes declines."""
+        """Return the person's answer; everything but a clear yes declines."""
         given = value if isinstance(value, dict) else {}
         if given.get("action") == "accept" and self._ready:
             return {"action": "accept", "content": self._blank}
@@ -91,7 +91,7 @@ class FormInquiry(Inquiry[dict[str, Any]]):
 
 
 def _first(field: Any) -> Any:
-    """What a field holds before a person writes in it."""
+    """Return a field's value before a person edits it."""
     given = field if isinstance(field, dict) else {}
     if "default" in given:
         return given["default"]

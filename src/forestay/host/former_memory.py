@@ -1,6 +1,6 @@
-"""What agents kept until 0.1, in streams `context/TENANT/AGENT`: taken over once, so that they go on knowing it.
+"""Imports, once, what agents of version 0.1 kept in the streams `context/TENANT/AGENT`.
 
-The old records stay, as every record does: what they say in plain text can be forgotten only with the ledger.
+The old records stay, as every record does: their plain text disappears only with the ledger.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PAGE = 1_000
 
 
 async def take_over(ledger: Ledger, memories: Memories) -> int:
-    """Keep each entry under the id that its own agent would give it; how many there were. A second time adds none."""
+    """Import each entry under the id that its agent would give it; return their number. A second call adds none."""
     if ledger.read_only or (await ledger.head(_DONE)).seq >= 0:
         return 0
     after, taken, seen = "", 0, False
@@ -27,7 +27,7 @@ async def take_over(ledger: Ledger, memories: Memories) -> int:
         try:
             await ledger.append(_DONE, [Draft("memory.taken_over", {"entries": taken})], expect=-1)
         except Problem as problem:
-            if problem.key != "ledger_conflict":  # else another host has done the same
+            if problem.key != "ledger_conflict":  # on a conflict, another host has done the same
                 raise
     return taken
 

@@ -1,4 +1,4 @@
-"""How the host is: each finding is something that was looked at just now."""
+"""The host's health: each finding is a check that was made just now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ State = Literal["healthy", "degraded", "unhealthy"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     state: State
@@ -25,7 +25,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The worst of the findings, and the findings."""
+    """The findings, and the worst of their states."""
 
     status: State
     findings: tuple[Finding, ...]
@@ -50,7 +50,7 @@ async def _ledger(host: Host) -> Finding:
 
 
 async def _fleet(host: Host) -> Finding:
-    """This process among those that share the ledger: others hold it for dead when its lease has run out."""
+    """Check this process among those that share the ledger: without a current lease, the others take it for dead."""
     assert host.workers is not None
     try:
         living = await asyncio.to_thread(host.workers.living)

@@ -69,7 +69,8 @@ class SuiteHooks:
         return bool(hooks.listeners) and hooks.listening(event)
 
     def _skills(self) -> str:
-        return skills_prompt(self._suite.resources)
+        resources = self._suite.resources
+        return skills_prompt(resources) if resources else ""
 
     async def emit(self, event: dict[str, Any]) -> dict[str, Any] | None:
         is_plain = "streamingBehavior" in event or self._ctx.inputs.get("source") == PLAIN

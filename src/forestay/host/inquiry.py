@@ -1,4 +1,4 @@
-"""What an extension wants to know of a person, and how a run asks it."""
+"""A question of an extension to a person, and how a run asks it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ class Inquiry(Protocol[A]):
 
     extension: str
     name: str
-    """Tells the inquiries of one piece of work apart; the same question has the same name in every life."""
+    """Tells the inquiries of one piece of work apart. A question keeps its name after a restart of the process."""
 
     @property
     def schema(self) -> dict[str, Any]:
-        """What a resume value must fit."""
+        """The JSON Schema of a resume value."""
 
     def shown(self, key: str, about: dict[str, Any]) -> dict[str, Any]:
-        """The data of the interrupt with this key."""
+        """Return the data of the interrupt with this key."""
 
     def read(self, value: Any, now_ms: int) -> A:
-        """The answer that a resume value means."""
+        """Return the answer that a resume value stands for."""
 
     def lets_change(self, answer: A) -> bool:
-        """Whether the extension may change something with this answer."""
+        """Whether this answer lets the extension change something."""
         return False

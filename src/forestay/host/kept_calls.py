@@ -1,14 +1,16 @@
-"""The host calls of one piece of work that an extension does for a node, so that another life of it repeats nothing.
+"""Records the host calls that an extension makes for a node, so that work that begins again repeats nothing.
 
-B1  What a person answers is on record before the extension hears it. Work that is begun again hears the record.
-B2  What a command does outside of its session leaves a mark before it begins, and what came of it after. Work that is
-    begun again is told what came of it; a mark without that is a question for a person.
-B3  What it changes in its session has a place there, the same in every life. The session keeps it once.
-B4  The n-th call of one kind in this life is the n-th in another one. Where it asks or does something else then, nobody
-    knows what the first life was about: `effect_uncertain`.
-B5  A node that is parked keeps its work waiting: what there is to keep is kept by its next execution.
-B6  Work that has ended is not begun again. What goes on of it, as a dialog that it left open, is kept no more. What
-    was given up hears that it was: nothing goes on of it.
+A life is one process of the host. When a process dies, the next life begins the work of its nodes again.
+
+B1  A person's answer is recorded before the extension gets it. Work that begins again gets the recorded answer.
+B2  An effect of a command outside its session is marked in the record before it begins, and its result is recorded
+    after. Work that begins again gets the recorded result. When there is a mark and no result, a person decides.
+B3  A change in the session has a place there, the same in every life. The session keeps it once.
+B4  The n-th call of one kind in this life matches the n-th in another life. When the two differ, nobody knows what the
+    first life did: `effect_uncertain`.
+B5  Work whose node is parked waits with its records: the node's next execution keeps them.
+B6  Work that has ended does not begin again. What continues after it, such as a dialog that it left open, is not
+    recorded. Abandoned work gets a Problem: nothing of it continues.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ from forestay.kernel import Problem, canonical
 from forestay.runs import Execution
 
 Uncertain = Callable[[str, HostCall, dict[str, str]], Awaitable[bool]]
-"""Asks a person about something that began in another life, by its name and its mark; whether to do it again."""
+"""Asks a person whether to repeat an effect that began in another life; gets its name, its call and its mark."""
 
 
 class KeptCalls:
-    """What one piece of work heard and did. `whole` keeps what it does outside of its session too, as for a command."""
+    """The recorded calls of one piece of work. `whole` records effects outside its session too, as for a command."""
 
     def __init__(self, place: str, mark: Callable[[], dict[str, str]], *, whole: bool) -> None:
         self._place = place
@@ -42,20 +44,20 @@ class KeptCalls:
         self._settled.set()
 
     def bind(self, ctx: Execution | None) -> None:
-        """The execution that keeps from now on; None while its node is parked (B5)."""
+        """Set the execution that records the calls from now on; None while the node is parked (B5)."""
         self._ctx = ctx
         (self._bound.clear if ctx is None else self._bound.set)()
         if ctx is None:
-            self._settled.set()  # who answered does not wait for another's answer
+            self._settled.set()  # a person who answered does not wait for another's answer
 
     def end(self, *, is_given_up: bool = False) -> None:
-        """The work has ended, or nobody waits for it any more (B6)."""
+        """Note that the work has ended or was abandoned (B6)."""
         self._has_ended, self._is_given_up = True, is_given_up
         self._bound.set()
         self._settled.set()
 
     async def settled(self) -> None:
-        """Until every answer that was given is on record."""
+        """Wait until every answer that was given is on record."""
         await self._settled.wait()
 
     async def once(
@@ -79,15 +81,15 @@ class KeptCalls:
         return dict(done["output"])
 
     def _name(self, extension: str, call: HostCall) -> str:
-        """What a call is known by in every life (B4)."""
+        """Return a call's name, the same in every life (B4)."""
         operation = call.params.get("op") or call.params.get("name") or ""
         base = f"{self._place}{extension}:{call.method}:{str(operation)[:80]}"
         self._counts[base] += 1
         return f"{base}:{self._counts[base]}"
 
     async def _begin(self, name: str, call: HostCall, about: str, kind: CallKind, uncertain: Uncertain) -> str:
-        """Leave the mark (B2). What began in another life and has no end is done again under another name, when a
-        person says so; the name to go on with."""
+        """Record the mark and return the name to continue with (B2). An effect that began in another life and has no
+        result is repeated under another name when a person says so."""
         while True:
             mark = await self._keep(f"{name}#begun", lambda: {**self._mark(), "about": about})
             if mark["about"] != about:
@@ -99,7 +101,7 @@ class KeptCalls:
             if await self._recorded(name) is not None:
                 return name
             if not await uncertain(name, call, mark):
-                told = "This began before the process died. A person says that it is not to be done again."
+                told = "This began before the process died. A person decided not to do it again."
                 raise Problem("effect_uncertain", told, effect_key=name, begun_at=mark["at"])
             name += "/again"
 
@@ -127,13 +129,13 @@ class KeptCalls:
         return found
 
     def _is_over(self) -> bool:
-        """Whether the work has ended; a Problem where it was given up (B6)."""
+        """Whether the work has ended; raise a Problem when it was abandoned (B6)."""
         if self._is_given_up:
-            raise Problem("state_conflict", "The turn that this belongs to was ended.")
+            raise Problem("state_conflict", "The turn of this call was ended.")
         return self._has_ended
 
     async def _keep(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Put it on record; where the node parks meanwhile, its next execution does (B5)."""
+        """Record what `make` returns; when the node parks meanwhile, its next execution records it (B5)."""
         while True:
             await self._bound.wait()
             if self._is_over():
@@ -154,11 +156,11 @@ _LAST = "This command left its session, or listened to a program, before the pro
 
 
 def _lasting(call: HostCall) -> dict[str, Any]:
-    """What is the same of a call in every life: a component is drawn anew, at another time and another width."""
+    """Return the parameters that are the same in every life: a component's drawn lines depend on time and width."""
     drawn = ("lines", "component") if call.method == "ui" and call.params.get("op") == "custom" else ()
     return {name: value for name, value in call.params.items() if name not in drawn}
 
 
 def _changed(name: str) -> Problem:
-    told = "Begun again after a crash, the extension asks or does something else at this point than the first time."
+    told = "After a crash, the extension asks or does something else at this point than the first time."
     return Problem("effect_uncertain", told, effect_key=name)

@@ -1,8 +1,9 @@
-"""`MailIntake`: unread mail of the settings' mailboxes, offered to the email subscriptions (OpenWOP RFC 0083).
+"""`MailIntake`: offers the unread mail of the settings' mailboxes to the email subscriptions (OpenWOP RFC 0083).
 
-- B1  A message is marked as read after it is on disk. One that was taken and not marked is the same event (Q2).
-- B2  Mail waits in its mailbox while no subscription to it is active.
-- B3  A mailbox that cannot be read makes its subscriptions `failed`; the first look that succeeds makes them active.
+- B1  A message is marked as read after it is on disk. A message that was taken and not yet marked gives the same event
+      again (Q2).
+- B2  Mail stays in its mailbox while no subscription to it is active.
+- B3  A mailbox that cannot be read makes its subscriptions `failed`; the next visit that succeeds makes them active.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from forestay.governance import MailRules, Subscription, Triggers, mail_event
 from forestay.host import mailbox as imap
 from forestay.kernel import Ledger, Locks, Mailbox, Problem
 
-_FAILURES = 3  # looks in a row, before a subscription is `failed`
+_FAILURES = 3  # failed visits in a row that make a subscription `failed`
 _log = logging.getLogger("forestay.triggers")
 
 
 class MailIntake:
-    """The mailboxes of one host. `start` begins to look, `close` stops."""
+    """The mailboxes of one host. `start` begins to read them, `close` stops."""
 
     def __init__(
         self, ledger: Ledger, triggers: Triggers, mailboxes: Mapping[str, Mailbox], locks: Locks | None = None
@@ -48,12 +49,12 @@ class MailIntake:
 
     async def _watch(self, name: str) -> None:
         while True:
-            with contextlib.suppress(Problem):  # it is told, and looked at again
+            with contextlib.suppress(Problem):  # it is logged, and the next visit tries again
                 await self.look(name)
             await asyncio.sleep(self._mailboxes[name].poll_seconds)
 
     async def look(self, name: str) -> int:
-        """Take what is unread; how many messages that was."""
+        """Take the unread messages; return their number."""
         async with self._locks.attempt(f"mailbox/{name}") as is_ours:
             bound = await self._bound(name) if is_ours else []
             if not bound:

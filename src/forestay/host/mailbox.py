@@ -1,4 +1,4 @@
-"""One look into an IMAP mailbox, blocking: what is unread, and marking what was taken."""
+"""Reads an IMAP mailbox, blocking: fetches unread messages and marks those that were taken."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import msgspec
 from forestay.kernel import Mailbox, Problem
 
 MAX_BYTES = 10 * 1024 * 1024
-_MOST = 50  # messages in one look
+_MOST = 50  # messages in one visit
 _SECONDS = 30.0
 _SIZE = re.compile(rb"RFC822\.SIZE (\d+)")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """An unread message; of one that is too large, the head."""
+    """An unread message; of a message that is too large, only the headers."""
 
     uid: str
     place: str
@@ -38,7 +38,7 @@ def check_mailbox(name: str, settings: Mailbox) -> None:
 
 @contextmanager
 def opened(settings: Mailbox, password: str) -> Iterator[imaplib.IMAP4]:
-    """A connection with the folder selected; what fails is a Problem that does not repeat the password."""
+    """Connect and select the folder. A failure is a Problem that does not repeat the password."""
     try:
         connection = _connected(settings)
         try:
@@ -64,7 +64,7 @@ def _connected(settings: Mailbox) -> imaplib.IMAP4:
 
 
 def unread(connection: imaplib.IMAP4) -> list[Letter]:
-    """The first unread messages, oldest first. Reading does not mark them."""
+    """Return the first unread messages, oldest first. Reading does not mark them."""
     age = connection.response("UIDVALIDITY")[1][0]
     found = _answer(connection.uid("SEARCH", "UNSEEN"))[0] or b""
     return [_letter(connection, uid, age or b"") for uid in found.decode("ascii").split()[:_MOST]]
@@ -80,7 +80,7 @@ def _letter(connection: imaplib.IMAP4, uid: str, age: bytes) -> Letter:
 
 
 def mark(connection: imaplib.IMAP4, uid: str, *, refused: bool) -> None:
-    """A message that was taken is read; one that may not start a run is flagged besides, for a person."""
+    """Mark a taken message as read; flag a refused one too, so that a person looks at it."""
     _answer(connection.uid("STORE", uid, "+FLAGS", r"(\Seen \Flagged)" if refused else r"(\Seen)"))
 
 

@@ -1,9 +1,8 @@
-"""`@file` in what a person says: the files that a message names, for the model to read with it; and `@agent` at its
-beginning: who is to answer.
+"""`@file` in a person's message adds that file for the model; `@agent` at its beginning chooses who answers.
 
-M1  Only what a person typed names files; a text that an extension wrote does not. A name that is no file stays a word.
-M2  Files are read by the tool `read`, as the person: the same policy, the same protected places, the same limits.
-M3  A message that begins with the id of an agent is answered by that agent. An id that is none stays a word.
+M1  Only text that a person typed names files; a text from an extension does not. A name without a file stays a word.
+M2  The tool `read` reads the files as the person: the same policy, the same protected places, the same limits.
+M3  An agent answers a message that begins with its id. A name that is no agent's id stays a word.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ _AFTER = ".,;:!?)]}'"
 
 
 def mentioned(text: str) -> list[str]:
-    """The paths that a text names, as `@path` or `@"path with spaces"`, each once."""
+    """Return the paths that a text names as `@path` or `@"path with spaces"`, each once."""
     found = [quoted or plain.rstrip(_AFTER) for quoted, plain in _NAME.findall(text)]
     return list(dict.fromkeys(path for path in found if path))[:MOST]
 
 
 def addressed(text: str) -> str | None:
-    """The name that a text begins with, as `@name` (M3)."""
+    """Return the name that a text begins with, as `@name` (M3)."""
     found = _ADDRESS.match(text.lstrip())
     return None if found is None else found[1].rstrip(".")
 
 
 async def with_files(text: str, names: list[str], read: Callable[[str], Awaitable[str | None]]) -> str:
-    """The text, and after it the files that it names, as pi gives them to a model; `read` gives None for no file."""
+    """Return the text followed by the files that it names, in pi's form; `read` returns None when there is no file."""
     parts = [text]
     for name in names:
         content = await read(name)

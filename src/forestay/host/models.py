@@ -27,7 +27,7 @@ class HostModels:
         own: Mapping[str, OpenModel] | None = None,
         watched: Callable[[OpenModel], OpenModel] = lambda model: model,
     ) -> None:
-        """`watched` gives each model that is opened the wrapping of who counts its calls."""
+        """`watched` wraps each model that is opened, so that its calls are counted."""
         self._settings = settings
         self._clock = clock
         self._folder = folder

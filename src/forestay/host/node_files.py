@@ -1,8 +1,9 @@
 """The project's own node types: Python files and WASM packs, which the configuration names in `workflows.nodes`.
 
-F1  A file is executed when a person trusts it as it is: a `forestay.toml` that came from somebody else runs nothing.
-F2  A host does not open without a file that it names: runs would fail for want of a type that is merely not loaded.
-F3  Which types a file declares can be seen without executing it.
+F1  A file runs only when a person trusts its current content: a `forestay.toml` from somebody else runs nothing.
+F2  A host does not open when a file that it names is missing or untrusted: runs would fail because a type is not
+    loaded.
+F3  The types that a file declares can be listed without executing it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _PLACES = Places((), mark="nodes:", trusted_by=TRUST)
 
 
 def trust_in_nodes(ledger: Ledger, root: Path, paths: Sequence[str]) -> Trust:
-    """What people decided about the node files, which lie in the project."""
+    """Return what people decided about the project's node files."""
     for name in paths:
         _source(root, name)
     return Trust(ledger, paths, _PLACES)
@@ -46,7 +47,7 @@ class LoadedNodes(msgspec.Struct, frozen=True):
 async def load_nodes(
     ledger: Ledger, root: Path, paths: Sequence[str], clock: Clock, *, cap: int, data: Path | None
 ) -> LoadedNodes:
-    """The types that the files declare (F1, F2), and those of the packs, which may have `cap` bytes of memory."""
+    """Load the types of the files and of the packs (F1, F2); a pack may use `cap` bytes of memory."""
     if not paths:
         return LoadedNodes()
     sources = [(name, _source(root, name)) for name in paths]
@@ -56,7 +57,7 @@ async def load_nodes(
         why = "changed since it was trusted" if standing.state == "changed" else "is not trusted yet"
         raise Problem(
             "folder_untrusted",
-            f"This project brings node types of its own (Python runs with your rights), and {named} {why}.",
+            f"This project has its own node types (Python files run with your rights), and {named} {why}.",
             files=list(paths),
             fix=f"Look at the code, then run `{TRUST}`, or start with `forestay up --trust`.",
         )
@@ -72,7 +73,7 @@ async def load_nodes(
 
 
 def types_to_check(root: Path, paths: Sequence[str]) -> NodeRegistry:
-    """Every type that a host of this project has, for `workflow check`; none of them can be executed (F3)."""
+    """Return every type that a host of this project has, for `workflow check`; none can be executed (F3)."""
     registry = standard_registry(custom=False)
     registry.add(UNBOUND)
     registry.add(UNBOUND_DEPLOYMENT)
@@ -97,10 +98,10 @@ def _source(root: Path, name: str) -> str | NodePack:
 
 
 def _executed(name: str, path: Path, source: str) -> list[NodeType]:
-    """Execute the text that was hashed; never a cached form of it, which nobody looked at."""
+    """Execute the text that was hashed, never a cached bytecode of it, which nobody looked at."""
     module = types.ModuleType(f"forestay_nodes.{path.stem}")
     module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # typed data in the file looks its own module up
+    sys.modules[module.__name__] = module  # typed data in the file looks up its own module
     try:
         with declaring() as found:
             exec(compile(source, str(path), "exec"), vars(module))  # noqa: S102 - a person trusts it (F1)
@@ -110,11 +111,11 @@ def _executed(name: str, path: Path, source: str) -> list[NodeType]:
 
 
 def _declared(name: str, source: str) -> Iterator[str]:
-    """The names in `@node("…")`, as far as they are written out."""
+    """Yield the names in `@node("…")` that are written as literals."""
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
-        raise _invalid(name, f"is no Python: {error.msg} (line {error.lineno}).", "Correct the file.") from error
+        raise _invalid(name, f"is not Python: {error.msg} (line {error.lineno}).", "Correct the file.") from error
     for item in ast.walk(tree):
         for decorator in getattr(item, "decorator_list", ()):
             if isinstance(decorator, ast.Call) and _is_node(decorator.func) and decorator.args:

@@ -1,9 +1,11 @@
 """Node packs of a project: folders with a `pack.json` and a WASM module (OpenWOP RFC 0008), named in `workflows.nodes`.
 
-B1  A pack is loaded when a person trusts it as it is, like a file of node types. Module and manifest say the same.
-B2  An invocation is repeated when a question was answered: what the module wrote counts when it has completed.
-B3  Time is one moment for an invocation, and chance comes from the run, the node and the attempt (§G).
-B4  A pack that needs more of the platform than its sandbox has is not loaded, and the refusal says what (RFC 0076).
+B1  A pack is loaded when a person trusts its current content, like a file of node types. Its module and its manifest
+    name the same pack and types.
+B2  The answer to a question starts the invocation again. What the module writes counts when the invocation completes.
+B3  The time stands still during an invocation. Randomness comes from the run, the node and the attempt (§G).
+B4  A pack that needs more of the platform than its sandbox has is not loaded; the problem names what it needs
+    (RFC 0076).
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class _Node(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PackManifest(msgspec.Struct, frozen=True):
-    """What the host reads of a pack's manifest."""
+    """The part of a pack's manifest that the host reads."""
 
     name: str
     version: str
@@ -52,7 +54,7 @@ class PackManifest(msgspec.Struct, frozen=True):
 
 
 class NodePack(msgspec.Struct, frozen=True):
-    """A pack as it lies in the project; nothing of it is loaded."""
+    """A pack in the project's folder, read but not loaded."""
 
     folder: Path
     manifest: PackManifest
@@ -68,7 +70,7 @@ def is_pack(path: Path) -> bool:
 
 
 def read_pack(folder: Path) -> NodePack:
-    """The pack in a folder; a Problem when it is none that this host can load."""
+    """Read the pack in a folder; raise a Problem when this host cannot load it."""
     try:
         document = canonical.decode((folder / MANIFEST).read_bytes())
         manifest = msgspec.convert(document, PackManifest)
@@ -79,13 +81,13 @@ def read_pack(folder: Path) -> NodePack:
     except (OSError, msgspec.ValidationError) as error:
         raise _invalid(folder, f"cannot be read: {error}.") from error
     if manifest.runtime.language != "wasm" or not manifest.nodes:
-        raise _invalid(folder, "is no pack of nodes in WASM, the only kind that runs here.")
+        raise _invalid(folder, "is not a pack of WASM nodes, the only kind that runs here.")
     extensions.check_requirements(document)
     return NodePack(folder, manifest, module)
 
 
 def load_pack(pack: NodePack, clock: Clock, *, cap: int, data: Path | None) -> list[NodeType]:
-    """The types of a trusted pack (B1). Compiles; call it on a thread."""
+    """Return the types of a trusted pack (B1). It compiles the module: call it on a thread."""
     manifest = pack.manifest
     pages = manifest.runtime.wasm.memory_pages_max
     memory = min(cap, pages * PAGE) if pages else cap
@@ -95,7 +97,7 @@ def load_pack(pack: NodePack, clock: Clock, *, cap: int, data: Path | None) -> l
     except (extensions.Broken, extensions.Breach) as error:
         raise _invalid(pack.folder, f"cannot be used: {error}") from error
     if offered.pack != manifest.name or not set(pack.type_ids) <= set(offered.nodes):
-        raise _invalid(pack.folder, "has a module that is not the manifest's.")
+        raise _invalid(pack.folder, "has a module that does not match its manifest.")
     return [
         NodeType(
             type_id=item.type_id,
@@ -121,7 +123,7 @@ def _executing(
                 response = {"outcome": "suspended", "interrupt": asked.payload}
             except extensions.Breach as breach:
                 ctx.emit("cap.breached", {"kind": breach.kind, "limit": breach.limit, "observed": breach.observed})
-                told = f"The node passed its cap ({breach.kind}): {breach.limit}."
+                told = f"The node exceeded its limit ({breach.kind}): {breach.limit}."
                 raise NodeError("capability_limit_exceeded", told, retryable=False) from breach
             except extensions.Broken as error:
                 raise NodeError("wasm_trapped", str(error), retryable=False) from error
@@ -153,7 +155,7 @@ def _ended(response: dict[str, Any], host: _NodeHost) -> dict[str, Any]:
 
 
 def _request(ctx: Execution, answers: list[Any]) -> bytes:
-    """§D. The workflow's variables are inputs too, where the node has none of that name."""
+    """Build the request (§D). The workflow's variables are inputs too, unless the node has an input of that name."""
     about = {
         "runId": ctx.run_id,
         "nodeId": ctx.node_id,
@@ -172,15 +174,15 @@ def _read(response: bytes) -> dict[str, Any]:
         found = canonical.decode(response)
     except Problem as problem:
         raise NodeError(
-            "wasm_response", f"The node's response is no JSON: {problem.message}", retryable=False
+            "wasm_response", f"The node's response is not JSON: {problem.message}", retryable=False
         ) from None
     if not isinstance(found, dict) or found.get("outcome") not in ("completed", "suspended", "failed"):
-        raise NodeError("wasm_response", "The node's response has no `outcome` of the ABI.", retryable=False)
+        raise NodeError("wasm_response", "The node's response has no `outcome` that the ABI knows.", retryable=False)
     return found
 
 
 class _NodeHost:
-    """The host of one invocation. What is written is kept until it has completed (B2)."""
+    """The host's side of one invocation. It holds writes back until the invocation completes (B2)."""
 
     def __init__(self, ctx: Execution, now: int, answers: list[Any]) -> None:
         self._ctx = ctx
@@ -219,7 +221,7 @@ class _NodeHost:
         return self._now
 
     def random(self, count: int) -> bytes:
-        """B3: the stream of a counter under the seed."""
+        """Return random bytes: the hashes of the seed and a counter (B3)."""
         made = bytearray()
         while len(made) < count:
             made += hashlib.sha256(self._seed + self._drawn.to_bytes(8, "big")).digest()
@@ -227,7 +229,7 @@ class _NodeHost:
         return bytes(made[:count])
 
     def settle(self) -> None:
-        """Make what was written the run's."""
+        """Hand the writes and log lines to the run."""
         for (channel, name), value in self._written.items():
             (self._ctx.write_channel if channel else self._ctx.set_variable)(name, value)
         for level, text in self._logged:

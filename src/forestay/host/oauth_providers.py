@@ -1,4 +1,4 @@
-"""The authorization servers of the settings, and with the test seams one that is made up."""
+"""The authorization servers of the settings, and with the test seams a sample one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SAMPLE_PROVIDER = "synthetic"
 
 
 def oauth_providers(config: Config, network: SampleNetwork | None) -> dict[str, Provider]:
-    """The providers by id."""
+    """Return the providers by id."""
     found = {
         name: Provider(
             id=name,

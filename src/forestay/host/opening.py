@@ -42,14 +42,12 @@ from forestay.host.agent_node import ASK, AgentChoice, AgentNode
 from forestay.host.agent_root import AGENT_ROOT, AgentRoots
 from forestay.host.checkpoints import audit_log
 from forestay.host.completion import COMPLETION
-from forestay.host.cost_attributes import cost_emit
 from forestay.host.egress import Egress
 from forestay.host.extension_model import ExtensionModel
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.former_memory import take_over
 from forestay.host.mail_intake import MailIntake
 from forestay.host.memory import NodeMemories
-from forestay.host.metrics import HostMetrics, WatchedModel
 from forestay.host.models import HostModels, priced
 from forestay.host.node_files import load_nodes, trust_in_nodes
 from forestay.host.node_packs import MAX_SECONDS
@@ -65,8 +63,8 @@ from forestay.host.session_turns import SessionTurns
 from forestay.host.session_ui import SessionUi
 from forestay.host.shared_secret import check_secret, host_secret
 from forestay.host.sole import sole_host
+from forestay.host.telemetry import HostMetrics, Tracing, WatchedModel, cost_emit, open_tracing
 from forestay.host.tools import CALL, HostTools
-from forestay.host.tracing import Tracing, open_tracing
 from forestay.host.worker_name import worker_name
 from forestay.host.workflow_files import Found, LeftOut, load_workflows
 from forestay.kernel import (
@@ -430,7 +428,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             models=models,
             extensions=extensions,
             budgets=budgets,
-            choice=AgentChoice(ledger, directory, staff, deployments),
+            choice=AgentChoice(ledger, catalogue, directory, staff, deployments),
             settings=config.agents,
             clock=clock,
             ids=ids,

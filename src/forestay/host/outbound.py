@@ -1,4 +1,4 @@
-"""Requests of runs: the SSRF-safe connector, with the credentials that it attaches (OpenWOP RFC 0076 §B, 0079)."""
+"""Sends the HTTP requests of runs: SSRF-safe, with their credentials attached (OpenWOP RFC 0076 §B, 0079)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forestay.runs import Caller, EgressDecision, HttpRequest, HttpResponse
 
 
 class Outbound:
-    """`runs.HttpConnector` of the host. A credential is added when the request leaves and not before."""
+    """The host's `runs.HttpConnector`. It adds a credential only when the request leaves."""
 
     def __init__(self, egress: Egress, credentials: Credentials) -> None:
         self._egress = egress
@@ -19,12 +19,12 @@ class Outbound:
 
     @staticmethod
     def capability() -> dict[str, Any]:
-        """What discovery says of it beside the node type's own bounds."""
+        """Return its entries for discovery, beside the node type's own limits."""
         decisions = ["allowed", "denied", "downgraded", "approval-required"]
         return {"safeFetch": {"supported": True}, "egressPolicy": {"supported": True, "decisions": decisions}}
 
     async def decide(self, request: HttpRequest, caller: Caller) -> EgressDecision:
-        assert request.credential is not None, "what has no credential is not decided"
+        assert request.credential is not None, "only a request with a credential needs a decision"
         place = place_of(request.url)
         try:
             self._egress.check_url(request.url, https_only=False)

@@ -1,7 +1,7 @@
-"""One question to every policy of the host: may this subject do this, and which rule says so?
+"""Explains the host's policies: may this subject do this, and which rule decides?
 
-X1  The answer is the decision that the host would take now: the same rules, asked through the same functions.
-X2  Asking changes nothing, executes nothing and records nothing.
+X1  The answer is the decision that the host would take now: the same rules, through the same functions.
+X2  The question changes nothing, executes nothing and records nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ RELAY, TOOL = "relay.", "tool."
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """A decision, and which policy took it."""
+    """A decision, and the kind of policy that took it."""
 
     kind: Kind
     decision: Decision
 
 
 async def explain(host: Host, request: Request) -> Explained:
-    """What the host would decide about `request`; the capability says which of its policies is asked."""
+    """Return what the host would decide about `request`; the capability selects the policy."""
     capability = request.capability
     if capability == EGRESS:
         return Explained("egress", _egress(host, request))
@@ -51,7 +51,7 @@ async def explain(host: Host, request: Request) -> Explained:
 
 def _egress(host: Host, request: Request) -> Decision:
     if request.subject != SUBJECT:
-        raise Problem("invalid_request", f"Calls out are the host's: the subject is {SUBJECT!r}.", at="$.subject")
+        raise Problem("invalid_request", f"Only the host calls out: the subject is {SUBJECT!r}.", at="$.subject")
     on = _needed(request)
     ruling = host.egress.decide(place_of(on if "://" in on else f"https://{on}", "$.on"), https_only=False)
     return ruling.decision
@@ -73,7 +73,7 @@ async def _relay(host: Host, request: Request) -> Decision:
 
 
 async def _tool(host: Host, request: Request) -> Decision:
-    """The gate of an agent or a workflow. Without an effect class, that of the tool as it is known now."""
+    """Return the decision of the tool gate. Without an effect class in the request, the known tool's own counts."""
     name, effect = _needed(request), request.capability.removeprefix("tool").removeprefix(".")
     if not await _is_caller(host, request.subject):
         known = [WORKFLOW, *(agent.agent_id for agent in await host.directory.listed(OPERATOR))]
@@ -84,7 +84,7 @@ async def _tool(host: Host, request: Request) -> Decision:
     if found is None and not effect:
         raise Problem(
             "not_found",
-            f"There is no tool {name[:80]} as long as no extension is loaded that has it.",
+            f"There is no tool {name[:80]}; an extension that is not loaded may have it.",
             at="$.on",
             fix="Load the extensions, or name the tool's effect class: tool.read, tool.write, tool.unsafe.",
         )
@@ -99,7 +99,7 @@ async def _tool(host: Host, request: Request) -> Decision:
 
 
 async def _is_caller(host: Host, subject: str) -> bool:
-    agents = await host.directory.listed(OPERATOR)  # tools are the operator's alone
+    agents = await host.directory.listed(OPERATOR)  # only the operator has tools
     return subject == WORKFLOW or any(agent.agent_id == subject for agent in agents)
 
 
@@ -111,5 +111,5 @@ async def _allows(host: Host, subject: str, tool: Tool) -> bool:
 
 def _needed(request: Request) -> str:
     if not request.resource:
-        raise Problem("invalid_usage", f"{request.capability} is decided on something.", at="$.on", fix="Give --on.")
+        raise Problem("invalid_usage", f"{request.capability} needs a resource.", at="$.on", fix="Give --on.")
     return request.resource

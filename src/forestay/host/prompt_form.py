@@ -1,6 +1,6 @@
-"""How a capability prompt looks as an interrupt, and how its answer is read.
+"""A capability prompt as an interrupt: its data, and how its answer is read.
 
-The interrupt is of kind `approval`, its `artifactType` is `capability-prompt`, and `artifactData` holds everything
+The interrupt has the kind `approval` and the `artifactType` `capability-prompt`. Its `artifactData` holds everything
 that a person needs to decide; `docs/reference/capabilities.md` describes each field.
 """
 
@@ -59,7 +59,7 @@ class CapabilityInquiry(Inquiry[Answer]):
 
 
 def shown(question: Question, key: str, about: dict[str, Any]) -> dict[str, Any]:
-    """The interrupt's data."""
+    """Return the interrupt's data."""
     on = f" ({question.resource})" if question.resource else ""
     details: dict[str, Any] = {
         **about,
@@ -96,7 +96,7 @@ def shown(question: Question, key: str, about: dict[str, Any]) -> dict[str, Any]
 
 
 def answer_of(value: Any, question: Question, now_ms: int) -> Answer:
-    """What was said; anything that is not plainly a yes is a no, and so is a yes that makes no sense."""
+    """Return the person's answer. Everything but a clear yes is a no, and so is a yes with an invalid scope."""
     value = value if isinstance(value, dict) else {}
     comment = str(value.get("comment") or value.get("feedback") or "")
     remember = value.get("remember") if value.get("remember") in REMEMBER else DEFAULT
@@ -132,7 +132,7 @@ def _allows(question: Question) -> str:
 
 
 def everything(question: Question) -> dict[str, str] | None:
-    """The wider yes, where a yes is otherwise for what was asked about: what it opens (P16)."""
+    """Say what a yes without a limit opens; None for a capability that has no limits (P16)."""
     if not question.limitable:
         return None
     opens = _OPENS.get(question.capability, f"{question.capability}, without a limit")
@@ -140,7 +140,7 @@ def everything(question: Question) -> dict[str, str] | None:
 
 
 def _scopes(question: Question) -> list[dict[str, Any]]:
-    """What a yes is for when nothing else is said: what was asked about, as patterns. None: the whole capability."""
+    """Return the scopes to choose from: what was asked about, as patterns, or the whole capability."""
     if not question.limitable:
         return [{"scope": [], "means": f"{question.capability}, without a limit: it cannot be narrower"}]
     scope = question.scope

@@ -1,14 +1,16 @@
 """Questions of extensions as interrupts of a run: an extension asks, the run waits, the answer wakes both.
 
-W1  What an extension does for a node goes on while the node is parked: its host call waits in this process, and the
-    node, executed again with the answer, finds the work where it stood. Nothing is done twice.
-W2  A question is an interrupt of kind `approval` with a key of its own: asked once in the life of the run, also when
-    the process dies while it waits. Then the work is begun again, and meets the recorded answer.
-W3  Before a grant that lets an extension change something is handed over, that is on record. Work of another life
-    that had such a grant is not begun again: nobody knows how far it came (`effect_uncertain`).
-W4  When a run ends, what waits for its answer is given up; another run that waits for the same extension asks then.
-W5  An extension that asks while no run waits for it gets no answer, and is refused.
-W6  Work that is begun again in another life repeats nothing that is on record (`kept_calls`).
+A life is one process of the host, from its start to its end. Work is what extensions do for one execution of a node.
+
+W1  The work of an extension for a node continues while the node is parked: its host call waits in this process. When
+    the node executes again with the answer, it finds the work where it stood. Nothing is done twice.
+W2  A question is an interrupt of kind `approval` with its own key. The run asks it once, even when the process dies
+    while it waits. The next life begins the work again, and the work gets the recorded answer.
+W3  A grant that lets an extension change something is recorded before the extension gets it. Work that had such a grant
+    in another life is not begun again: nobody knows how far it came (`effect_uncertain`).
+W4  When a run ends, its waiting work is abandoned; another run that waits for the same extension asks then.
+W5  An extension that asks while no run waits for it gets no answer, and its call is refused.
+W6  Work that a new life begins again repeats nothing that is on record (`kept_calls`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ T = TypeVar("T")
 
 
 class _Asked:
-    """An inquiry that waits for its answer; `number` tells apart those of one name in one piece of work."""
+    """An inquiry that waits for its answer; `number` tells apart the inquiries of one name in one piece of work."""
 
     def __init__(self, inquiry: Inquiry[Any], number: int) -> None:
         self.inquiry = inquiry
@@ -39,11 +41,11 @@ class _Asked:
 
 
 class _Work:
-    """Something that extensions do for one node of one run."""
+    """What extensions do for one node of one run."""
 
     def __init__(self, ctx: Execution, extension: str | None, task: asyncio.Future[Any], calls: KeptCalls) -> None:
         self.run_id, self.tenant = ctx.run_id, ctx.tenant
-        self.extension = extension  # None: any of them, as when an event is told to all
+        self.extension = extension  # None: any extension, as for an event that goes to all
         self.calls = calls
         self.task = task
         self.asked: deque[_Asked] = deque()
@@ -53,7 +55,7 @@ class _Work:
 
     def abandon(self) -> None:
         self.calls.end(is_given_up=True)
-        self.task.add_done_callback(lambda task: task.cancelled() or task.exception())  # heard, whatever it was
+        self.task.add_done_callback(lambda task: task.cancelled() or task.exception())  # take its exception
         self.task.cancel()
         for asked in self.asked:
             if not asked.answer.done():
@@ -61,24 +63,24 @@ class _Work:
 
 
 class Prompts:
-    """`extensions.Consent` for a host where nobody sits at a terminal."""
+    """`extensions.Consent` for a host without a person at a terminal."""
 
     def __init__(self, clock: Clock, life: str, *, runs: Callable[[], Runs]) -> None:
         self._clock = clock
         self.life = life
         self._runs = runs
-        self.recorded: Callable[[], Awaitable[None]] | None = None  # until the evidence so far is on disk
-        self.callers: Callable[[str], list[str]] = lambda _: []  # the extensions that wait for one
-        self.absent: Callable[[], bool] = lambda: False  # whether a person is expected, and has not come yet
+        self.recorded: Callable[[], Awaitable[None]] | None = None  # waits until the evidence is on disk
+        self.callers: Callable[[str], list[str]] = lambda _: []  # the extensions that wait for an extension
+        self.absent: Callable[[], bool] = lambda: False  # whether a person is expected and not yet present
         self._works: dict[str, _Work] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
 
     async def ask(self, question: Question) -> Answer | None:
-        """The answer about a capability; None when nobody is there to ask."""
+        """Return the answer about a capability; None when no run can ask."""
         return await self.inquire(CapabilityInquiry(question))
 
     async def inquire(self, inquiry: Inquiry[T]) -> T | None:
-        """Let a run that waits for this extension ask (W4, W5)."""
+        """Return the answer that a run gets which waits for this extension; None without such a run (W4, W5)."""
         while (work := self._asker(inquiry.extension)) is not None:
             work.counts[inquiry.name] += 1
             asked = _Asked(inquiry, work.counts[inquiry.name])
@@ -90,7 +92,7 @@ class Prompts:
         return None
 
     async def once(self, extension: str, call: HostCall, kind: CallKind, perform: Perform) -> dict[str, Any]:
-        """What a host call gives; what it gave in another life of the work that it is made in (W6)."""
+        """Perform a host call and return its result; a call that an earlier life recorded is not repeated (W6)."""
         work = self._asker(extension)
         if work is None:
             return await perform(None)
@@ -99,7 +101,7 @@ class Prompts:
             return await self.inquire(UncertainInquiry(extension, name, call, mark)) or False
 
         async def asked(name: str | None) -> dict[str, Any]:
-            """A dialog while nobody is there yet: the run asks."""
+            """Perform the call; when a dialog's person is not yet present, let the run ask instead."""
             if name is None or not (is_plain(call) and self.absent()):
                 return await perform(name)
             answer = await self.inquire(DialogInquiry(extension, name, call.params))
@@ -108,13 +110,13 @@ class Prompts:
         return await work.calls.once(extension, call, kind, asked, uncertain)
 
     async def kept(self, extension: str) -> None:
-        """Until what people answered to an extension is on record."""
+        """Wait until the answers that people gave an extension are on record."""
         for work in list(self._works.values()):
             if work.extension in (extension, None):
                 await work.calls.settled()
 
     def waits(self, node: str) -> bool:
-        """Whether work for a node (`run:node:iteration`) stands here and waits for an answer."""
+        """Whether this process has work for a node (`run:node:iteration`) that waits for an answer."""
         return any(place.startswith(f"{node}:") for place in self._works)
 
     async def during(
@@ -129,11 +131,11 @@ class Prompts:
         repeats: bool = False,
         whole: bool = False,
     ) -> T:
-        """What `start` gives, while its questions are asked by the run.
+        """Run `start`, let the run ask its questions, and return its result.
 
-        `changes` says that it may change something without asking; `repeats` that doing it twice is somebody else's
-        care; `whole` that everything it does is kept, so that doing it twice does nothing (W6). Leaves by `Parked` when
-        a question has no answer yet, and is called again with it.
+        `changes`: the work may change something without asking. `repeats`: somebody else makes sure that doing it twice
+        is safe. `whole`: everything that it does is kept, so that doing it again repeats nothing (W6). The call raises
+        `Parked` when a question has no answer yet; the node's next execution calls it again.
         """
         place = ctx.place + name
         work = self._works.get(place)
@@ -179,7 +181,7 @@ class Prompts:
     # Asking
 
     def _asker(self, extension: str) -> _Work | None:
-        """The work whose run asks: that of this extension, then of one that called its tool, then that of all.
+        """Return the work whose run asks: work of this extension, else of one that called its tool, else of all.
 
         Of several, the one that began last asks.
         """
@@ -191,14 +193,14 @@ class Prompts:
         return None
 
     async def _put(self, ctx: Execution, place: str, asked: _Asked, about: dict[str, Any], *, marks: bool) -> None:
-        """Ask the question as an interrupt, and hand its answer to the waiting caller."""
+        """Ask the question as an interrupt, and pass its answer to the waiting caller."""
         inquiry = asked.inquiry
         key = f"{place}{inquiry.name}:{asked.number}"
         data = inquiry.shown(key, about)
         told = {name: data[name] for name in _ANNOUNCED}
         told["actions"] = ["edit" if action == "edit-accept" else action for action in data["actions"]]
         if self.recorded is not None:
-            await self.recorded()  # the ledger tells that it was asked before the run tells that it waits
+            await self.recorded()  # the ledger shows the question before the run shows that it waits
         value = await ctx.interrupt(
             "approval",
             data,

@@ -1,9 +1,9 @@
 """Seals and removes ended runs while a host serves, as its settings say.
 
-- Y1  A run is due when it ended so long ago and no run of its family goes on. With it go its artifacts, its annotations
-      and the relay sessions of its agents; its own stream goes last, so that a run which a crash interrupted stays due.
-- Y2  A round takes a bounded number of runs. What it does is done on the ledger's threads.
-- Y3  Where processes share the ledger, one of them does a round at a time.
+- Y1  A run is due when it ended long enough ago and no run of its family is active. Its artifacts, its annotations and
+      the relay sessions of its agents go with it. Its own stream goes last, so that the run stays due after a crash.
+- Y2  A round takes a bounded number of runs. It works on the ledger's threads.
+- Y3  When processes share the ledger, one at a time does a round.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import msgspec
 
 from forestay.kernel import Clock, Ledger, Locks, Problem, RetentionSettings
 
-_RUNS = 16  # of one round
+_RUNS = 16  # per round
 _EVERY_SECONDS = 600.0
-_PAUSE_SECONDS = 0.05  # between two rounds: others write too
+_PAUSE_SECONDS = 0.05  # between two rounds: others need to write too
 _DAY_MS = 24 * 3600 * 1000
 _DUE = """
     SELECT r.run_id, r.tenant FROM runs r WHERE r.ended <= ?
@@ -36,7 +36,7 @@ _log = logging.getLogger("forestay.retention")
 
 
 class Swept(msgspec.Struct, frozen=True):
-    """What one round did: records that it sealed, streams that it removed, and whether there may be more to do."""
+    """The result of one round: the records it sealed, the streams it removed, and whether more may be due."""
 
     sealed: int = 0
     removed: int = 0
@@ -44,7 +44,7 @@ class Swept(msgspec.Struct, frozen=True):
 
 
 class Retention:
-    """Keeps the ledger of one host to `settings`. `forget` drops removed runs from this process's memory."""
+    """Applies the retention `settings` to one host's ledger. `forget` drops removed runs from this process's memory."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class Retention:
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether the settings ask for anything."""
+        """Whether the settings ask for anything that this ledger can do."""
         return self._settings != RetentionSettings() and not self._ledger.read_only
 
     async def sweep(self) -> Swept:
-        """One round (Y2); nothing when another process is at it (Y3)."""
+        """Do one round (Y2); do nothing while another process does one (Y3)."""
         async with self._locks.attempt("retention") as is_ours:
             if not is_ours:
                 return Swept()
@@ -93,7 +93,7 @@ class Retention:
         if days is None:
             return 0, False
         due = await self._due(_TO_REMOVE, days)
-        await self._seal_all(due)  # what was said of them since
+        await self._seal_all(due)  # records that came since the run was sealed
         policy: dict[str, Any] = {"setting": "retention.remove_after_days", "days": days}
         streams = [name for run in due for name in await self._belongings(*run)]
         gone = await self._ledger.remove(*streams, policy=policy) if streams else []
@@ -106,10 +106,10 @@ class Retention:
         return [(run_id, tenant) for run_id, tenant in rows]
 
     async def _belongings(self, run_id: str, tenant: str) -> list[str]:
-        """The streams that go with a run (Y1)."""
+        """Return the streams that go with a run (Y1)."""
         artifacts = await self._ledger.streams(f"artifact/{run_id}/")
         app = f"{tenant}::{run_id}"
-        sessions = await self._ledger.query(_SESSIONS, (f"{app}/", f"{app}0"))  # `0` comes behind `/`
+        sessions = await self._ledger.query(_SESSIONS, (f"{app}/", f"{app}0"))  # `0` sorts right after `/`
         return [f"annotations/{run_id}", *artifacts, *(f"relay/{id}" for (id,) in sessions)]
 
 
@@ -119,7 +119,7 @@ def _soonest(*days: float | None) -> float | None:
 
 @asynccontextmanager
 async def retaining(retention: Retention) -> AsyncIterator[None]:
-    """While the block runs, seal and remove what is due."""
+    """Seal and remove what is due while the block runs."""
     if not retention.is_asked_for:
         yield
         return
@@ -138,6 +138,6 @@ async def _go_on(retention: Retention) -> None:
             while (swept := await retention.sweep()).more:
                 _log.info("sealed %d records, removed %d streams", swept.sealed, swept.removed)
                 await asyncio.sleep(_PAUSE_SECONDS)
-        except Problem as problem:  # a ledger that cannot be tidied is no reason to stop serving
-            _log.error("the ledger is not tidied: %s", problem.message)
+        except Problem as problem:  # the host serves on when retention fails
+            _log.error("retention failed and will be tried again: %s", problem.message)
         await asyncio.sleep(_EVERY_SECONDS)

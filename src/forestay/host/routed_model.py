@@ -1,8 +1,8 @@
-"""A model that an extension routes (pi's virtual models): for each answer it names a model of the host to write it.
+"""A model that an extension routes (pi's virtual models): for each answer the extension names a model of the host.
 
-O1  One answer has one writer: the extension is asked once, before the first word. A recorded answer asks nobody.
+O1  One model writes an answer: the extension chooses once, before the first word. A recorded answer asks neither.
 O2  Only models of the host write; any other name is a Problem.
-O3  What the router keeps (`state`) stands in the session, as pi keeps it, before the model is asked.
+O3  The session has the router's `state`, in pi's form, before the model is asked.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from forestay.extensions import Extensions
 
 STATE = "pi.virtual-model-state"
-"""The type of the entries that keep a router's state, in pi's session format."""
+"""The type of the entries with a router's state, in pi's session format."""
 
 
 class RoutedModel:
-    """The model of one execution of a node; `meter` counts what its writers are asked."""
+    """The routed model of one execution of a node; `meter` wraps each chosen model to count its use."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class RoutedModel:
         self._meter = meter
 
     async def answering(self, messages: Sequence[Message]) -> Model:
-        """The model that writes the next answer (O1)."""
+        """Return the model that writes the next answer (O1)."""
         provider, id = self._named
         tree = self._suite.session.tree if self._ctx.inputs.get("sessionId") else None
         request = self._request(messages, tree)
@@ -82,7 +82,7 @@ class RoutedModel:
         return request
 
     def _previous(self, tree: SessionTree) -> Mapping[str, Any] | None:
-        """The model of the host that answered last in the session."""
+        """Return the model that answered last in the session, when the host still has it."""
         for entry in reversed(tree.branch()):
             message = entry.get("message")
             if isinstance(message, Mapping) and message.get("role") == "assistant" and message.get("content"):
@@ -91,7 +91,7 @@ class RoutedModel:
         return None
 
     async def _keep(self, tree: SessionTree | None, state: Any, before: Any) -> None:
-        """Keep what the router wants to know the next time, where it changed (O3)."""
+        """Keep the router's state for the next answer, if it changed (O3)."""
         if tree is None or state is None or state == before:
             return
         provider, id = self._named

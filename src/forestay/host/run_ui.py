@@ -1,6 +1,6 @@
 """Dialogs of extensions in a host: a form becomes an interrupt of the run that waits for it (`form_inquiry`).
 
-Where no run waits for the extension, the person at the terminal is asked; without one the dialog is cancelled.
+When no run waits for the extension, the person at the terminal answers. Without a person the dialog is cancelled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from forestay.host.prompts import Prompts
 
 
 class RunUi:
-    """Forms are asked by runs; `ui` shows everything else, and without one nobody is there to answer."""
+    """Lets runs ask the forms; `ui` shows everything else. Without `ui` nobody answers the rest."""
 
     def __init__(self, prompts: Prompts, ui: Ui | None = None) -> None:
         self._prompts = prompts

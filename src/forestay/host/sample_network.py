@@ -1,7 +1,7 @@
-"""What the test seams of calls out need of the network: a server on loopback, and names that mean other addresses.
+"""The network for the test seams of outbound calls: a server on loopback, and host names with chosen addresses.
 
-Only a host with the test seams has it. The server notes which headers came and answers 200; at `/token` it gives the
-tokens of a code to who has the code's verifier, once.
+Only a host with the test seams has it. The server keeps the request headers and answers 200. At `/token` it exchanges a
+code and its verifier for tokens, once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECONDS = 5.0
 
 
 class SampleTokens(msgspec.Struct, frozen=True):
-    """What a code is good for."""
+    """The tokens that a code gives, and what the exchange must present."""
 
     verifier: str
     redirect: str
@@ -38,7 +38,7 @@ class SampleNetwork:
     def __init__(self) -> None:
         self.place = ""
         self.heads: dict[str, str] = {}
-        """The head of the last request to each path."""
+        """The headers of the last request to each path."""
         self.codes: dict[str, SampleTokens] = {}
         self._server: asyncio.Server | None = None
         self._meanings: dict[str, str] = {}
@@ -72,7 +72,7 @@ class SampleNetwork:
             writer.close()
 
     def _token(self, form: bytes) -> tuple[str, dict[str, Any]]:
-        """The answer of a token endpoint to a code."""
+        """Return a token endpoint's answer to a code."""
         asked = {name: values[0] for name, values in parse_qs(form.decode("latin-1")).items()}
         found = self.codes.pop(asked.get("code", ""), None)
         if found is None or (asked.get("code_verifier"), asked.get("redirect_uri")) != (found.verifier, found.redirect):
@@ -81,13 +81,13 @@ class SampleNetwork:
         return "200 OK", {**given, "token_type": "Bearer", "expires_in": 3600}
 
     async def look_up(self, host: str, port: int) -> list[str]:
-        """What a name means: what a seam said of it, else what the system's resolver says."""
+        """Return the addresses of a name: a seam's address, else what the system's resolver says."""
         meant = self._meanings.get(host)
         return [meant] if meant is not None else await system_look_up(host, port)
 
     @contextmanager
     def meaning(self, host: str, address: str) -> Iterator[None]:
-        """`host` means `address` inside this block."""
+        """Resolve `host` to `address` while the block runs."""
         before = self._meanings.get(host)
         self._meanings[host] = address
         try:

@@ -1,4 +1,4 @@
-"""The prompt templates that the contract's prompt fixtures name, in words of our own. Only with the sample seams."""
+"""The prompt templates that the contract's prompt fixtures name, with our own texts. Only with the sample seams."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Workflows that do what some of the contract's fixtures do, under the contract's ids. Only with the sample seams.
+"""Sample workflows that do what some of the contract's fixtures do, under the same ids. Only with the sample seams.
 
-A host that is tried needs them: the kit starts them by id, and the three of memory cannot be stored from outside.
-Documents of a folder (`up --workflows`) take precedence.
+A host needs them for the conformance kit: the kit starts them by id, and the three for memory cannot be stored from
+outside. Documents of a folder (`up --workflows`) take precedence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _waiting(id: str, most_ms: int) -> dict[str, Any]:
 
 
 def _probe(id: str, action: str, found: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A node that tries the memory and leaves what it found in a variable."""
+    """Return a workflow whose node tries the memory and leaves its result in a variable."""
     config = {"memoryAction": action, **more.pop("config", {})}
     return workflow(id, node("probe", "core.identity", config, **more), variables=[found])
 

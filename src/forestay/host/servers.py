@@ -1,8 +1,8 @@
-"""What a person decides about the MCP servers of a project while the host runs.
+"""A person's decisions about the MCP servers of a project while the host runs.
 
-Y1  A yes names what was shown: the fingerprint of a server, the hash of what it offers. When that is not so any more,
-    nothing is decided.
-Y2  A decision is a record before it is in force, and holds when the answer is given.
+Y1  An approval names what the person saw: the fingerprint of a server, or the hash of what it offers. When that has
+    changed, the decision is refused.
+Y2  A decision is recorded before it takes effect, and it is in effect when the call returns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ProjectServers:
         self._project = project
 
     def named(self) -> Servers:
-        """Those that the project names, or that its loaded extensions register."""
+        """Return the servers that the project names or its loaded extensions register."""
         from forestay.extensions import read_servers, with_registered
 
         project = self._project
@@ -32,14 +32,14 @@ class ProjectServers:
         return found if project.opened is None else with_registered(project.opened, found)
 
     async def cards(self) -> list[ServerCard]:
-        """Each as a person looks at it. Starts nothing."""
+        """Describe each server for a person. Starts nothing."""
         from forestay.extensions import Pins, server_cards
 
         project = self._project
         return await server_cards(self.named(), Pins(project.ledger, project.root), project.ledger, project.opened)
 
     async def pinned(self) -> frozenset[str]:
-        """The pinned tools of approved servers, by the servers' own names for them. Starts nothing."""
+        """Return the pinned tools of approved servers, by the servers' own names for them. Starts nothing."""
         from forestay.extensions import Pins
 
         project, servers = self._project, list(self.named().found.values())
@@ -48,7 +48,7 @@ class ProjectServers:
         return frozenset(tool for item in admitted for tool in item.pinned)
 
     async def approve(self, name: str, fingerprint: str, *, by: str) -> None:
-        """Let the server be started as it was shown (Y1)."""
+        """Approve the server as it was shown: the host may start it (Y1)."""
         suite = await self._project.suite()
         server = self.named().named(name)
         if server.fingerprint != fingerprint:
@@ -57,12 +57,12 @@ class ProjectServers:
         await self._project.use_servers(suite)
 
     async def look(self, name: str) -> None:
-        """Start an approved server, and compare what it offers with the pins."""
+        """Start an approved server and compare its tools with the pins."""
         guest = await self._guest(self.named().named(name))
         await guest.offered()
 
     async def pin(self, name: str, offer: str, *, by: str) -> None:
-        """Pin what the server offers, as it was shown (Y1)."""
+        """Pin the tools that the server offers, as they were shown (Y1)."""
         from forestay.extensions import compare, offer_digest, pinnable
 
         suite, server = await self._project.suite(), self.named().named(name)
@@ -73,7 +73,7 @@ class ProjectServers:
         await self._project.use_servers(suite)
 
     async def withdraw(self, name: str, *, by: str) -> None:
-        """Take back the approval and the pins; the server is stopped, and nobody is signed in at it any more."""
+        """Withdraw the approval and the pins, stop the server, and delete its sign-in tokens."""
         suite, server = await self._project.suite(), self.named().named(name)
         await suite.pins.withdraw(server, by=by)
         await asyncio.to_thread(suite.tokens.forget, server)

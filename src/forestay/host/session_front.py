@@ -1,6 +1,6 @@
-"""What a front end needs of a session: its state as it changes, saying something, answering dialogs, commands.
+"""What a front end needs of a session: its state as it changes, messages, answers to dialogs, commands.
 
-The console and the operations under `/host/v1/sessions` stand on this; another front end does over HTTP.
+The console and the operations under `/host/v1/sessions` use this; other front ends use those operations over HTTP.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from forestay.runs import Runs
 from forestay.sessions import SessionTree
 
 _PAUSE = 0.05
-"""Seconds between two states: an extension that draws without end costs its followers twenty states a second."""
+"""Seconds between two states: an extension that redraws all the time costs a follower at most 20 states a second."""
 
 
 class SessionState(msgspec.Struct, frozen=True, rename="camel"):
     """A session as it is now. `living` is the session that extensions live in: a command may have left this one.
-    `failed` says why the last turn failed, where no entry does."""
+    `failed` says why the last turn failed when no entry says it."""
 
     session_id: str
     leaf: str | None
@@ -38,7 +38,7 @@ class SessionState(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Command(msgspec.Struct, frozen=True, rename="camel"):
-    """What a message may begin with, after its `/`: `source` is extension, prompt, skill or shortcut (`key ctrl+x`)."""
+    """A command for a message that begins with `/`: `source` is extension, prompt, skill or shortcut (`key ctrl+x`)."""
 
     name: str
     description: str
@@ -46,7 +46,7 @@ class Command(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SessionFronts:
-    """The front ends' side of every session of a host."""
+    """Serves front ends the sessions of a host."""
 
     def __init__(self, ui: SessionUi, turns: SessionTurns, extensions: ProjectExtensions, runs: Runs) -> None:
         self._ui = ui
@@ -56,7 +56,7 @@ class SessionFronts:
         self._drawings = Drawings(extensions)
 
     async def drawn(self, tree: SessionTree, tenant: str = OPERATOR) -> dict[str, Drawn]:
-        """What extensions draw in place of entries of the branch, by the entries' ids."""
+        """Return what extensions draw in place of the branch's entries, by entry id."""
         return await self._drawings.of(tree.branch()) if tenant == OPERATOR else {}
 
     def room(self, tree: SessionTree) -> SessionRoom:
@@ -77,7 +77,7 @@ class SessionFronts:
     async def states(
         self, tree: SessionTree, tenant: str = OPERATOR, columns: int | None = None
     ) -> AsyncGenerator[SessionState, None]:
-        """The state, and again when it has changed; who follows is there for the extensions, which draw for them."""
+        """Yield the state, and again after each change. A follower counts as a present person to the extensions."""
         room = self.room(tree)
         with room.followed(columns):
             while True:
@@ -111,8 +111,8 @@ class SessionFronts:
         model: str | None = None,
         run_id: str | None = None,
     ) -> str:
-        """Begin a turn with what a person says; the id of its run. A draft that was sent unchanged is its author's. A
-        caller that must not begin two gives the id."""
+        """Begin a turn with a person's message; return the id of its run. A draft that is sent unchanged counts as its
+        author's. A caller that must not begin two turns gives the run id."""
         room = self.room(tree)
         source = "extension" if room.draft.strip() == message.strip() and room.drafted else "rpc"
         run_id = await self._turns.start(
@@ -122,17 +122,17 @@ class SessionFronts:
         return run_id
 
     async def answer(self, tree: SessionTree, request_id: str, value: Any) -> None:
-        """Answer a dialog of an extension; None cancels it. The answer is on record when this returns."""
+        """Answer a dialog of an extension; None cancels it. The answer is recorded when this returns."""
         extension = await self.room(tree).answer(request_id, value)
         await self._extensions.prompts.kept(extension)
 
     async def cancel(self, tree: SessionTree, model: str, tenant: str) -> None:
-        """End the turn that is under way, and what extensions ask in it."""
+        """Cancel the current turn and the dialogs of extensions in it."""
         self.room(tree).end_turn()
         await self._turns.cancel(tree, model, tenant)
 
     def commands(self, tenant: str) -> list[Command] | None:
-        """What a message may call; None while the extensions are not loaded: the first message loads them."""
+        """Return the commands of a session; None while the extensions are not loaded: the first message loads them."""
         suite = self._extensions.opened
         if suite is None or tenant != OPERATOR:
             return None if suite is None else []

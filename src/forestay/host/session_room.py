@@ -1,11 +1,11 @@
-"""What extensions show and ask in one session, as plain data for a front end: a browser, another program.
+"""The user interface of extensions in one session, as plain data for a front end: a browser, another program.
 
-L1  Everything is text without control characters, cut to so many characters and lines, and carries the name of its
-    extension. There are only so many places, notices and dialogs of one extension.
-L2  A dialog stands until it is answered, its extension gives it up, or nobody is there any more. An answer that does
-    not fit is refused, and the dialog stands.
-L3  Somebody is there while a front end follows the room, and for GRACE_SECONDS after the last one has gone: a page that
-    is loaded again finds its dialogs.
+L1  Everything is text without control characters, cut to a limited number of characters and lines, and carries the
+    name of its extension. The number of places, notices and dialogs of one extension is limited.
+L2  A dialog stays open until it is answered, its extension withdraws it, or the person leaves. An answer that does not
+    fit is refused, and the dialog stays open.
+L3  A person is present while a front end follows the room, and for GRACE_SECONDS after the last front end has left: a
+    page that reloads finds its dialogs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from forestay.kernel import Problem, one_line, printable
 
 GRACE_SECONDS = 15.0
 NOTICES, DIALOGS, PLACES = 20, 10, 20
-"""How many notices and dialogs of one extension between two messages of the person, and places at one time."""
+"""The limits of one extension: notices and dialogs between two messages of the person, places at one time."""
 LINES, WIDTH, OPTIONS, DRAFT = 20, 400, 50, 100_000
 NARROWEST, WIDEST = 20, WIDTH
 _KEPT_NOTICES = 50
@@ -32,7 +32,7 @@ _STANDING |= {"setTitle": "title"}
 
 
 class Notice(msgspec.Struct, frozen=True, rename="camel"):
-    """Something that an extension told; numbers go up."""
+    """A notification of an extension; numbers go up."""
 
     number: int
     extension: str
@@ -41,8 +41,8 @@ class Notice(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Place(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Something that an extension keeps in sight: `kind` is status, widget, header, footer, working or title. What is
-    under way may have `frames`, each a line that stands for `interval_ms`, round and round."""
+    """Something that an extension keeps in sight: `kind` is status, widget, header, footer, working or title. A
+    place of kind `working` may have `frames`, which the front end shows in turn, each for `interval_ms`."""
 
     extension: str
     kind: str
@@ -53,8 +53,8 @@ class Place(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Dialog(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A question of an extension: `operation` is select, confirm, input, editor, custom or form. A component that is
-    asked about again after its keys, under another `request_id`, has the `component` of before."""
+    """A question of an extension: `operation` is select, confirm, input, editor, custom or form. After a person's keys,
+    a component asks again under another `request_id` and with the same `component`."""
 
     request_id: str
     extension: str
@@ -68,7 +68,7 @@ class Dialog(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Shown(msgspec.Struct, frozen=True, rename="camel"):
-    """All that stands in a room now; `left_out` counts what was too much."""
+    """Everything that a room shows now; `left_out` counts what was over the limits."""
 
     version: int
     attended: bool
@@ -87,7 +87,7 @@ class _Open(msgspec.Struct):
 
 
 class SessionRoom:
-    """The room of one session. `told` hears that somebody came, or that nobody is there any more."""
+    """The room of one session. It calls `told` when a person comes or has left."""
 
     def __init__(self, new_id: Callable[[], str], told: Callable[[], None] = lambda: None) -> None:
         self._new_id = new_id
@@ -97,18 +97,18 @@ class SessionRoom:
         self._notices: deque[Notice] = deque(maxlen=_KEPT_NOTICES)
         self._noticed = 0
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._is_over = False  # the person ended the turn: nothing more is asked in it
+        self._is_over = False  # the person ended the turn: it asks nothing more
         self._followers = 0
         self._leaving: asyncio.TimerHandle | None = None
         self._stir = asyncio.Event()
         self._working: defaultdict[str, Working] = defaultdict(Working)
-        self._goes_on: set[tuple[str, str]] = set()  # components that a person has just sent keys to
+        self._goes_on: set[tuple[str, str]] = set()  # components that have just received a person's keys
         self.columns = COLUMNS
         self.version = 0
         self.draft = ""
         self.drafted = False  # whether an extension wrote the draft
 
-    # Who is there (L3)
+    # Whether a person is present (L3)
 
     @property
     def attended(self) -> bool:
@@ -120,7 +120,7 @@ class SessionRoom:
 
     @contextmanager
     def followed(self, columns: int | None = None) -> Iterator[None]:
-        """While somebody looks into the room, at a place of so many columns."""
+        """Count one follower of the room while the block runs; its screen has `columns` columns."""
         self._followers += 1
         if columns is not None:
             self.columns = min(max(columns, NARROWEST), WIDEST)
@@ -132,7 +132,7 @@ class SessionRoom:
             self.seen()
 
     def seen(self) -> None:
-        """Somebody was there just now."""
+        """Note that a person was present just now."""
         if not self._followers:
             self._stay(asyncio.get_running_loop().call_later(GRACE_SECONDS, self._left))
 
@@ -149,7 +149,7 @@ class SessionRoom:
         self.changed()
         self._told()
 
-    # What stands in it
+    # What it shows
 
     def shown(self) -> Shown:
         limits = {"notices": NOTICES, "dialogs": DIALOGS}
@@ -172,12 +172,12 @@ class SessionRoom:
         self._stir = asyncio.Event()
 
     async def after(self, version: int) -> None:
-        """Until something has changed since `version`."""
+        """Wait until something has changed since `version`."""
         while self.version <= version:
             await self._stir.wait()
 
     def spoken(self) -> None:
-        """The person said something: extensions may show and ask anew, and the draft is used up."""
+        """Note a message of the person: the limits of extensions start again, and the draft is used up."""
         self._counts.clear()
         self._is_over, self.drafted = False, False
         self.draft = ""
@@ -211,7 +211,7 @@ class SessionRoom:
         return None
 
     def _redraw(self, extension: str, params: Mapping[str, Any]) -> None:
-        """Show an open component as it is now."""
+        """Replace the lines of an open component."""
         for asked in self._dialogs.values():
             dialog = asked.dialog
             if dialog.component and (dialog.extension, dialog.component) == (extension, _component(params)):
@@ -236,8 +236,8 @@ class SessionRoom:
         return self._counts[what, extension] <= most
 
     async def ask(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
-        """The person's answer to a dialog; None when nobody is there, or when it is one too many (L1, L2). A component
-        that goes on after a person's keys is no further dialog."""
+        """Return the person's answer to a dialog; None when nobody is present or the dialog is over the limit (L1, L2).
+        A component that continues after a person's keys does not count as another dialog."""
         goes_on = (extension, _component(params)) in self._goes_on
         self._goes_on.discard((extension, _component(params)))
         if not self.attended or self._is_over or not (goes_on or self._within(extension, "dialogs", DIALOGS)):
@@ -255,10 +255,10 @@ class SessionRoom:
             self.changed()
 
     async def answer(self, request_id: str, value: Any) -> str:
-        """Answer a dialog; None cancels it. Returns when it was heard, with the name of the extension."""
+        """Answer a dialog; None cancels it. Wait until the extension has the answer; return the extension's name."""
         asked = self._dialogs.get(request_id)
         if asked is None or asked.answer.done():
-            raise Problem("not_found", "No dialog of this id waits.", fix="It was answered, or its extension left.")
+            raise Problem("not_found", "No open dialog has this id.", fix="Read the session again.")
         asked.answer.set_result(_fitting(asked, value))
         if value is not None and asked.dialog.component:
             self._goes_on.add((asked.dialog.extension, asked.dialog.component))
@@ -266,7 +266,7 @@ class SessionRoom:
         return asked.dialog.extension
 
     def end_turn(self) -> None:
-        """Answer everything that is asked as cancelled, until the person says something again."""
+        """Answer every dialog as cancelled, until the person's next message."""
         self._is_over = True
         self._give_up()
 
@@ -277,7 +277,7 @@ class SessionRoom:
 
 
 def cut(lines: Iterable[Any], most: int = LINES) -> list[str]:
-    """So many lines of so many characters, without control characters (L1)."""
+    """Return at most `most` lines, each at most WIDTH characters and without control characters (L1)."""
     kept: list[str] = []
     for line in lines:
         if len(kept) == most:
@@ -288,7 +288,7 @@ def cut(lines: Iterable[Any], most: int = LINES) -> list[str]:
 
 
 def _component(params: Mapping[str, Any]) -> str:
-    """Which component of its extension a question is about; empty: none."""
+    """Return the number of the component that a question is about; empty for none."""
     number = params.get("component")
     return str(number) if isinstance(number, int) and params.get("op") in ("custom", "redraw") else ""
 
@@ -313,12 +313,12 @@ def _dialog(id: str, extension: str, operation: str, params: Mapping[str, Any]) 
 
 
 def _fitting(asked: _Open, value: Any) -> Any:
-    """The answer as the extension takes it (L2)."""
+    """Return the answer in the form that the extension expects, or refuse it (L2)."""
     operation = asked.dialog.operation
     if value is None:
         return None
     if operation == "select" and isinstance(value, str) and value in asked.dialog.options:
-        value = asked.dialog.options.index(value)  # what was shown may be cut; the extension hears its own words
+        value = asked.dialog.options.index(value)  # the shown option may be cut; the extension gets its own text
     if operation == "custom":
         keys = value.get("keys") if isinstance(value, Mapping) else None
         if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):

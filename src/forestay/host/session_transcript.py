@@ -1,4 +1,4 @@
-"""A session as the conversation that an agent goes on with."""
+"""Gives an agent a session as its conversation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forestay.runs import Execution
 from forestay.sessions import Sessions, SessionTree, text_of
 
 PLAIN = "extension-text"
-"""Who says a task whose text is what it is: an extension, and no command, template or file is meant."""
+"""The source of an extension's text that is taken literally: it names no command, template or file."""
 
 
 class SessionTranscript:
@@ -26,7 +26,7 @@ class SessionTranscript:
         tree: SessionTree,
         settled: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`settled` waits until what extensions have sent is there."""
+        """`settled` waits until the session has everything that extensions have sent."""
         source = str(ctx.inputs.get("source") or "rpc")
         self.source = "extension" if source == PLAIN else source
         self._ctx = ctx
@@ -41,7 +41,7 @@ class SessionTranscript:
         return conversation(self._tree.messages(leaf))
 
     async def take(self, place: str, entry: dict[str, Any]) -> None:
-        """Keep an entry when the run's log has what it rests on (Q2); a replay keeps nothing."""
+        """Keep an entry after the run's log has the events that it depends on (Q2); a replay keeps nothing."""
         if not self._ctx.replays and not self._tree.has(place):
             await self._ctx.flush()
             fields = {name: value for name, value in entry.items() if name != "type"}
@@ -65,7 +65,7 @@ class SessionTranscript:
         ]
 
     async def hear(self, entries: Sequence[tuple[str, dict[str, Any]]], met: Sequence[str]) -> None:
-        """Keep what was heard with what waits no longer, when the run's log has it (Q2)."""
+        """Keep the delivered entries and remove the wishes that they fulfil, after the run's log has them (Q2)."""
         if self._ctx.replays:
             return
         waits = {wish.id for wish in self._tree.wishes}

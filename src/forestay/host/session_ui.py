@@ -1,7 +1,7 @@
-"""The interface of extensions in a host that serves front ends: each session has a room, and `hasUI` says who is there.
+"""The user interface of extensions in a host that serves front ends: each session has a room.
 
-A dialog goes to the room of the session that the extensions live in. Without anybody there it has its default at once;
-where a person is `expected` (a turn goes on after a restart), `prompts` asks instead.
+`hasUI` says whether a person is present. A dialog goes to the room of the session that the extensions live in. Without
+a person it gets its default at once. When a person is expected (a turn continues after a restart), `prompts` asks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SessionUi:
     color_mode: Literal["truecolor", "256color"] = "256color"
 
     def __init__(self, ids: Ids, *, living: Callable[[], str | None], told: Callable[[], None]) -> None:
-        """`living` is the session that the extensions live in; `told` hears when somebody comes or goes."""
+        """`living` returns the session that the extensions live in; `told` is called when a person comes or leaves."""
         self._ids = ids
         self._living = living
         self._told = told
@@ -33,7 +33,7 @@ class SessionUi:
         self._expected: Counter[str] = Counter()
 
     def room(self, session: str) -> SessionRoom:
-        """The room of a session; rooms in which nothing is are given up first when there are too many."""
+        """Return the room of a session; when there are too many rooms, drop the empty ones first."""
         if session not in self._rooms:
             if len(self._rooms) >= _ROOMS:
                 self._make_space()
@@ -47,13 +47,13 @@ class SessionUi:
             del self._rooms[name]
 
     def changed(self, session: str) -> None:
-        """Something of the session changed: who follows its room looks again."""
+        """Wake the followers of the session's room: something in the session changed."""
         if session in self._rooms:
             self._rooms[session].changed()
 
     @contextmanager
     def expecting(self, session: str) -> Iterator[None]:
-        """While a person who was there before a restart is taken to come back."""
+        """Expect, while the block runs, that a person who was present before a restart returns."""
         self._expected[session] += 1
         self._told()
         try:
@@ -63,7 +63,7 @@ class SessionUi:
             self._told()
 
     def is_attended(self, session: str) -> bool:
-        """Whether somebody is there."""
+        """Whether a person is present."""
         return session in self._rooms and self._rooms[session].attended
 
     @property
@@ -73,7 +73,7 @@ class SessionUi:
 
     @property
     def absent(self) -> bool:
-        """Whether the one who is expected has not come yet."""
+        """Whether a person is expected and not yet present."""
         living = self._living()
         return living is not None and self._expected[living] > 0 and not self.is_attended(living)
 
@@ -83,7 +83,7 @@ class SessionUi:
 
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
         living = self._living()
-        if living is None or operation in HOST_ASKS:  # a run asks what the host wants to know, or nobody
+        if living is None or operation in HOST_ASKS:  # only runs ask the host's own questions
             return None
         if operation in DIALOGS:
             return await self.room(living).ask(extension, operation, params)

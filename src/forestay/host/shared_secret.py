@@ -1,7 +1,7 @@
-"""The secret that every host of one ledger must have: it signs webhooks and interrupt tokens, and keys relay sessions.
+"""The secret that all hosts of one ledger share: it signs webhooks and interrupt tokens, and keys relay sessions.
 
-A ledger that is no file in the data folder knows the secret's fingerprint, so that a host on another machine, or a
-standby, does not go on with another secret unnoticed.
+A ledger outside the data folder keeps the secret's fingerprint, so that a host on another machine, or a standby, cannot
+continue with another secret unnoticed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEAST = 32
 
 
 def host_secret(folder: Path, randomness: Randomness) -> bytes:
-    """The secret in the data folder; a new folder takes it from FORESTAY_SECRET, or makes one."""
+    """Return the secret in the data folder; a new folder takes it from FORESTAY_SECRET or generates one."""
     text = os.environ.get("FORESTAY_SECRET", "")
     if not text:
         return kept_secret(folder / HOST_SECRET, randomness)
@@ -28,22 +28,22 @@ def host_secret(folder: Path, randomness: Randomness) -> bytes:
     if kept_secret(folder / HOST_SECRET, given=given) != given:
         raise Problem(
             "config_invalid",
-            f"FORESTAY_SECRET is not the secret that {HOST_SECRET} of the data folder holds.",
+            f"FORESTAY_SECRET differs from the secret in {HOST_SECRET} of the data folder.",
             at="FORESTAY_SECRET",
-            fix=f"Unset it, or take {HOST_SECRET} away when the hosts of this ledger use FORESTAY_SECRET.",
+            fix=f"Unset it, or remove {HOST_SECRET} when the hosts of this ledger use FORESTAY_SECRET.",
         )
     return given
 
 
 async def check_secret(ledger: Ledger, secret: bytes, *, renew: bool) -> None:
-    """Refuse a secret that is not the one of this ledger; with `renew` it is from now on."""
+    """Refuse a secret that is not this ledger's; with `renew`, make it the ledger's from now on."""
     told = {"fingerprint": derive(secret, "fingerprint").hex()[:32]}
     try:
         await _check(ledger, told, renew=renew)
     except Problem as problem:
         if problem.key != "ledger_conflict":
             raise
-        await _check(ledger, told, renew=renew)  # another host came first, and has told its own
+        await _check(ledger, told, renew=renew)  # another host was first and wrote its fingerprint
 
 
 async def _check(ledger: Ledger, told: dict[str, str], *, renew: bool) -> None:
@@ -53,9 +53,9 @@ async def _check(ledger: Ledger, told: dict[str, str], *, renew: bool) -> None:
     if known and not renew:
         raise Problem(
             "config_invalid",
-            "This host has another secret than the hosts that used this ledger before.",
+            "This host's secret differs from the secret of the hosts that used this ledger before.",
             at=HOST_SECRET,
             fix=f"Copy {HOST_SECRET} from their data folder, or give all of them one FORESTAY_SECRET. If theirs is "
-            "lost, start once with --new-secret: webhooks get other signatures, and open relay sessions end.",
+            "lost, start once with --new-secret: the signatures of webhooks change, and open relay sessions end.",
         )
     await ledger.append(STREAM, [Draft("host.secret.known", told)], known[0].seq if known else -1)

@@ -1,4 +1,4 @@
-"""What another agent may ask of this host: the skills of its card, for one tenant."""
+"""The skills on this host's agent card: what another agent may ask of it, for one tenant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
 
 
 def skills(host: Host, tenant: str) -> Operations:
-    """Asking an agent, running a workflow, looking at a run: as the tenant, and nothing of another's."""
+    """Return the skills: ask an agent, start a workflow, show a run. Each acts as the tenant and sees only its runs."""
 
     async def ask(parameters: dict[str, Any]) -> Any:
         inputs = {"question": _text(parameters, "question")}
@@ -25,7 +25,7 @@ def skills(host: Host, tenant: str) -> Operations:
         created = await host.runs.create_run(CreateRun(workflow_id=ASK["id"], inputs=inputs), tenant)
         async for event in host.runs.follow(created.run_id, tenant):
             if event.type == "node.suspended":
-                break  # a person is asked: the caller comes back with runs.show
+                break  # the run asks a person: the caller returns with runs.show
         return await _shown(created.run_id)
 
     async def start(parameters: dict[str, Any]) -> Any:
@@ -50,21 +50,21 @@ def skills(host: Host, tenant: str) -> Operations:
         Operation(
             name="agent.ask",
             function=ask,
-            description="An agent of this host answers a question, with what its tenant may use.",
+            description="Ask an agent of this host a question; it uses what its tenant may use.",
             parameters=_schema(required=["question"], question=_TEXT, agentId=_TEXT),
             tags=("agent",),
         ),
         Operation(
             name="runs.start",
             function=start,
-            description="Start a workflow of the tenant; the answer says how the run stands.",
+            description="Start a workflow of the tenant; returns the status of the run.",
             parameters=_schema(required=["workflowId"], workflowId=_TEXT, inputs={"type": "object"}),
             tags=("runs",),
         ),
         Operation(
             name="runs.show",
             function=show,
-            description="How a run of the tenant stands, with its outputs when it has ended.",
+            description="Show the status of a run of the tenant, with its outputs when it has ended.",
             parameters=_schema(required=["runId"], runId=_TEXT),
             read_only=True,
             tags=("runs",),
@@ -72,7 +72,7 @@ def skills(host: Host, tenant: str) -> Operations:
         Operation(
             name="agents.list",
             function=agents,
-            description="The agents that may be asked.",
+            description="List the agents that answer questions.",
             read_only=True,
             tags=("agent",),
         ),
@@ -88,5 +88,5 @@ def _schema(*, required: list[str], **properties: Any) -> dict[str, Any]:
 def _text(parameters: dict[str, Any], name: str) -> str:
     value = parameters.get(name)
     if not isinstance(value, str) or not value:
-        raise Problem("schema_mismatch", f"`{name}` is a text and must be given.", at=f"$.{name}")
+        raise Problem("schema_mismatch", f"`{name}` must be a text that is not empty.", at=f"$.{name}")
     return value

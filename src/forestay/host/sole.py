@@ -1,9 +1,10 @@
 """One host at a time has a data folder open.
 
-- O1  A second host is refused before it touches the ledger: under the first one's name it would take its runs.
-- O2  The lock is the system's and ends with the process, however that ends: a killed host leaves nothing to clear.
-- O3  Commands that open the folder for a moment wait for each other; what stays open is named when patience ends. A
-      standby has patience without end: it is the next host of the folder.
+- O1  A second host is refused before it touches the ledger: it has the first one's name and would take over its runs.
+- O2  The operating system holds the lock and frees it when the process ends in any way: a killed host leaves nothing to
+      clean up.
+- O3  Commands that open the folder for a moment wait for each other. When the wait takes too long, a Problem names the
+      process that has the folder. A standby waits without a limit: it is the next host of the folder.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _LOOK_SECONDS = 0.05
 
 @asynccontextmanager
 async def sole_host(folder: Path, *, standby: bool = False) -> AsyncIterator[None]:
-    """Have `folder` to ourselves while the block runs; `state_conflict` when another host keeps it, unless we are its
-    `standby`."""
+    """Hold the folder's lock while the block runs. Raise `state_conflict` when another host keeps it; a `standby`
+    waits instead."""
     with kept_in(folder):
         file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -59,5 +60,5 @@ def _lock(file: int) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        pass  # a file system without locks: then the engine's beat alone tells two hosts apart
+        pass  # a file system without locks: only the engine's heartbeat tells two hosts apart
     return True

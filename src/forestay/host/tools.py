@@ -26,7 +26,7 @@ import msgspec
 from forestay.extensions import PERSON, BuiltInTools, ExtensionTools, McpTools, PersonShell, at_once
 from forestay.host.extensions import ProjectExtensions
 from forestay.host.outbound import Outbound
-from forestay.host.tracing import Tracing
+from forestay.host.telemetry import Tracing
 from forestay.kernel import OPERATOR, Agents, Append, Clock, Decision, Problem, canonical, object_schema, place_of
 from forestay.runs import (
     Caller,
@@ -238,7 +238,7 @@ class HostTools:
         """What `subject` may call in one execution of a node (H1)."""
         if ctx.tenant != OPERATOR:
             return Toolset()
-        suite = await self._extensions.suite(ctx)
+        suite = self._extensions.opened or await self._extensions.suite(ctx)
         during = functools.partial(self._extensions.prompts.during, ctx)
         return _Traced(
             self._tracing,

@@ -1,7 +1,7 @@
-"""What this process is called among those that share a ledger.
+"""The name of this process among those that share a ledger.
 
-The data folder keeps the name: a host that is started again takes back at once what it carried. The machine's name is
-part of it, so that a folder that was copied to another machine does not bring its name along.
+The data folder keeps the name: a restarted host takes back its own runs at once. The machine's name is part of it, so
+that a copy of the folder on another machine gets another name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FILE = "worker"
 
 
 def worker_name(folder: Path, randomness: Randomness) -> str:
-    """The name of the host that has `folder` open."""
+    """Return the name of the host that has `folder` open."""
     file = folder / FILE
     with kept_in(folder):
         if not file.exists():

@@ -1,4 +1,4 @@
-"""The workflow documents of a folder: stored when the host opens, and named when they cannot be."""
+"""The workflow documents of a folder: the host stores them when it opens, and names those that it cannot store."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from forestay.kernel import Problem, canonical, redact_text
 from forestay.runs import RESERVED, Runs
 
 _MAX_REASON = 300
-_OF_THE_FILE = (400, 413, 422)  # what is wrong lies in the document; anything else is the host's own trouble
+_OF_THE_FILE = (400, 413, 422)  # the document is wrong; every other status is a fault of the host
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """A file that holds no workflow that can run here. An earlier revision of it, if the ledger has one, still runs."""
+    """A file without a workflow that can run here. An earlier revision of it in the ledger still runs."""
 
     file: str
     problem: str
@@ -23,7 +23,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a folder brought: the ids of the workflows that were stored, and the files that were left out."""
+    """The result for a folder: the ids of the stored workflows, and the files that were left out."""
 
     stored: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -33,14 +33,14 @@ class Found(msgspec.Struct, frozen=True):
 
 
 async def load_workflows(runs: Runs, folder: Path, *, strict: bool = False) -> Found:
-    """Store every `*.json` of a folder for all tenants. What does not hold is left out; `strict` refuses it."""
+    """Store every `*.json` of a folder for all tenants. Leave out invalid files; with `strict`, raise a Problem."""
     stored: list[str] = []
     left_out: list[LeftOut] = []
     for path in _documents(folder):
         try:
             document: dict[str, Any] = canonical.decode(_read(path), dict)
             if str(document.get("id")).startswith(RESERVED):
-                raise Problem("workflow_invalid", f"The ids that begin with {RESERVED} are the host's own.", at="$.id")
+                raise Problem("workflow_invalid", f"Ids that begin with {RESERVED} are the host's own.", at="$.id")
             stored.append((await runs.put_workflow(document, tenant=None)).workflow_id)
         except Problem as problem:
             if strict or problem.row.http not in _OF_THE_FILE:

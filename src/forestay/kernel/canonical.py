@@ -23,7 +23,9 @@ MAX_DEPTH = 128
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _decode = msgspec.json.Decoder().decode
-_pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
+_pack = msgspec.msgpack.Encoder().encode
+# MessagePack's mark of a float, its sign, and an exponent of ones.
+_NON_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]", re.DOTALL)
 # An escaped NUL: "\u0000" behind an even number of backslashes.
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -45,7 +47,7 @@ def encode_strict(value: object) -> bytes:
     """As `encode`, for values that must survive storage anywhere: no NUL in a string, no NaN."""
     data = encode(value)
     _check_nul(data)
-    if b"null" in data:
+    if b"null" in data and _may_have_non_finite(value):
         _check_finite(value)
     return data
 
@@ -55,10 +57,9 @@ def encode_plain(value: object) -> tuple[bytes, Any]:
     data = encode(value)
     if b"\\u0000" in data:
         _check_nul(data)
-    plain = _decode(data)
-    if b"null" in data and plain != value and plain != _as_lists(value):  # a number that became null is not equal to it
+    if b"null" in data and _may_have_non_finite(value):
         _check_finite(value)
-    return data, plain
+    return data, _decode(data)
 
 
 def encode_each(values: Iterable[object]) -> list[tuple[bytes, Any]]:
@@ -87,12 +88,12 @@ def _check_nul(data: bytes) -> None:
         raise Problem("invalid_text", "A string holds the character U+0000.", fix="Remove NUL characters from strings.")
 
 
-def _as_lists(value: object) -> Any:
-    """A copy with lists in place of tuples, and numbers as they are; None where there is none."""
+def _may_have_non_finite(value: object) -> bool:
+    """Whether MessagePack, which writes NaN and the infinities as they are, has bytes that look like one of them."""
     try:
-        return _unpack(_pack(value))
+        return _NON_FINITE.search(_pack(value)) is not None
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        return None
+        return True
 
 
 def _check_finite(value: object) -> None:

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from forestay.models.remote import Retries, observed
     from forestay.models.scripted import Script, Scripted, ScriptedCall, Turn
     from forestay.models.services import SERVICES, LocalServer, ServedModel, address_of, find_servers, served_models
-    from forestay.models.thesaurus import alike, answering, further
     from forestay.models.tokens import MESSAGE_TOKENS, OPENING_TOKENS, Estimator, message_tokens, tool_tokens
-    from forestay.models.vocabulary import STOP, stem, words
+    from forestay.models.vocabulary import STOP, alike, answering, further, stem, words
     from forestay.models.word_vectors import gist
 
 __getattr__, __dir__ = face(__name__, __file__)

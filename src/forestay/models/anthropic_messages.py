@@ -1,4 +1,4 @@
-"""Anthropic's models, through the official package."""
+"""Anthropic's models, called with the official package."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from forestay.models.remote import Provider
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
-# The protocol wants a limit with every request; this one every model accepts.
+# The protocol needs a limit in every request; every model accepts this one.
 _DEFAULT_MAX_TOKENS = 4_096
 
 
 class AnthropicMessages:
-    """The wire of the Messages API, as a `Remote` speaks it. It has no word for a seed or a temperature."""
+    """The wire of the Messages API for a `Remote`. It sends no seed and no temperature."""
 
     def __init__(
         self, name: str, model: str, client: AsyncAnthropic, endpoint: Endpoint, max_output_tokens: int | None
@@ -92,7 +92,7 @@ async def _deltas(stream: AsyncIterator[Any]) -> Deltas:
             reported = event.delta.stop_reason or reported
             output_tokens = event.usage.output_tokens
             hidden = getattr(event.usage.output_tokens_details, "thinking_tokens", None)
-            if event.usage.input_tokens is not None:  # cumulative, where the service reports it again
+            if event.usage.input_tokens is not None:  # cumulative when the service reports it again
                 input_tokens = _input_tokens(event.usage)
         elif event.type == "message_stop":
             ended = True
@@ -105,7 +105,7 @@ async def _deltas(stream: AsyncIterator[Any]) -> Deltas:
 
 
 def _input_tokens(reported: Any) -> int | None:
-    """Everything that was read, from a cache or not: the three counts of the protocol are disjoint."""
+    """Return all tokens that were read, from a cache or not: the protocol's three counts do not overlap."""
     counts = (reported.input_tokens, reported.cache_creation_input_tokens or 0, reported.cache_read_input_tokens or 0)
     return sum(counts) if all(isinstance(count, int) and count >= 0 for count in counts) else None
 
@@ -123,7 +123,7 @@ def _conversation(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dic
 
 
 def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """User and assistant in turn: results of tools are the user's blocks, and equal neighbours are one message."""
+    """Alternate user and assistant: tool results become blocks of the user, neighbours of one role one message."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "system":

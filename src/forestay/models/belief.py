@@ -1,9 +1,9 @@
-"""How far an embedder is believed: as far as it finds a word that means the same among many that do not.
+"""Measures how far to trust an embedder: how often it finds a word's synonym among many other words.
 
-An embedder that compares spellings, or one that does not know the language, would put facts that only look alike before
-those that a synonym finds. Nobody can see that from its likenesses: they are as high as those of a good one. So each
-embedder is asked once for words whose meaning is known. Of each pair below, the one has to find the other first.
-The words of a pair share no run of three letters (two characters in Chinese and Japanese), so that spelling finds none.
+An embedder that compares spellings, or that does not know the language, would rank facts that only look alike above
+facts with a synonym. Its similarities do not show this: they are as high as those of a good embedder. So each embedder
+is tested once with words whose meaning is known: each word of a pair below has to find the other one first. The words
+of a pair share no run of three letters (two characters in Chinese and Japanese), so spelling finds none.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _WORDS = {
     "道路 ストリート,少年 男の子,怒る 腹立つ,恐怖 怖い,家 住宅,仕事 労働,贈り物 プレゼント",
 }
 PAIRS = {language: [pair.split() for pair in pairs.split(",")] for language, pairs in _WORDS.items()}
-_NOTHING, _ALL = 0.2, 0.6  # the share of words found first at which an embedder is not believed, and believed wholly
-_LEAST = 0.001  # where words find nothing, even a spelling is better than nothing
+_NOTHING, _ALL = 0.2, 0.6  # the shares of synonyms found first that mean no trust and full trust
+_LEAST = 0.001  # when words find nothing, even a spelling is better than nothing
 
 _known: dict[str, float] = {}
 
 
 def believed(embedder: Embedder) -> float:
-    """From 0 to 1, by the language that it knows best; measured once for each name. Call it in a thread."""
+    """Return the trust in an embedder, 0 to 1, by its best language; measured once per name. Call it in a thread."""
     if embedder.name not in _known:
         best = 0.0
         for pairs in PAIRS.values():
@@ -63,7 +63,7 @@ def believed(embedder: Embedder) -> float:
 
 
 def found_first(embedder: Embedder, pairs: Sequence[Sequence[str]]) -> float:
-    """The share of pairs whose first word is more like its second one than like the second one of any other pair."""
+    """Return the share of pairs whose first word is more similar to its second word than to any other second word."""
     one, other = (embedder.embed([pair[place] for pair in pairs]) for place in (0, 1))
     right = 0
     for number, asked in enumerate(one):

@@ -1,4 +1,4 @@
-"""What a provider's refusals and broken connections mean, as Problems that name the endpoint and what to do."""
+"""Turns a provider's refusals and broken connections into Problems that name the endpoint and what to do."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SAME_AGAIN = frozenset({408, 409, 425})
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a model is asked. `own` is a server behind a `base_url`; `variable` is where its key came from; `asked` are
-    the texts of the request."""
+    """The address of a model. `own`: a server at a `base_url`. `variable` names the source of its key; `asked` are the
+    texts of the request."""
 
     provider: str
     address: str
@@ -31,16 +31,16 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """How a sentence names it."""
+        """The endpoint's name in a sentence."""
         return f"the model server at {self.address}" if self.own else f"{self.provider} ({self.address})"
 
     def quoted(self, text: str) -> str:
-        """What the server said, without the key and the prompt that some servers repeat."""
+        """Return the server's text without the key and the prompt, which some servers repeat."""
         return unasked(text.replace(self.key, REDACTED) if self.key else text, self.asked)[:_LONGEST_QUOTE]
 
 
 def shown(address: str) -> str:
-    """An address as it may be written down: without a user, a password or a query."""
+    """Return an address that is safe to show: without a user, a password or a query."""
     parts = urlsplit(address)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
@@ -48,13 +48,13 @@ def shown(address: str) -> str:
 
 @contextmanager
 def translated(sdk: Any, endpoint: Endpoint, clock: Clock) -> Iterator[None]:
-    """Turn what `sdk` raises into Problems; the official packages share their classes' names and meaning."""
+    """Turn the exceptions of `sdk` into Problems; the official packages use the same class names and meanings."""
     import httpx2
 
     try:
         yield
     except sdk.APIStatusError as error:
-        if error.status_code < 400:  # an `error` event inside an answer that began well
+        if error.status_code < 400:  # an `error` event inside an answer with a good status
             raise stream_problem(endpoint, error.body, error.message) from error
         headers = error.response.headers
         raise status_problem(endpoint, error.status_code, headers, error.body, error.message, clock) from error
@@ -71,7 +71,7 @@ def translated(sdk: Any, endpoint: Endpoint, clock: Clock) -> Iterator[None]:
 def status_problem(
     endpoint: Endpoint, status: int, headers: Mapping[str, str], body: Any, message: str, clock: Clock
 ) -> Problem:
-    """The Problem of an HTTP answer that is an error."""
+    """Return the Problem for an HTTP error."""
     kind = _error_kind(body)
     details: dict[str, Any] = {**_named(endpoint), "status": status, "said": endpoint.quoted(message)}
     if kind:
@@ -86,28 +86,28 @@ def status_problem(
     if status == 401 or status == 403:
         return _unauthenticated(endpoint, details)
     if status == 429 and kind not in _EXHAUSTED:
-        return _problem("rate_limited", endpoint, "asks to go more slowly.", retry_after_ms=wait, **details)
+        return _problem("rate_limited", endpoint, "asks for fewer requests.", retry_after_ms=wait, **details)
     if status == 404:
         fix = f"Check the model's name, and that {endpoint.address} is the address of the API; many end in /v1."
-        return _problem("provider_rejected", endpoint, "does not have what was asked for.", fix=fix, **details)
+        return _problem("provider_rejected", endpoint, "does not know this model or address.", fix=fix, **details)
     if status < 500 and status not in _SAME_AGAIN:
         return _problem("provider_rejected", endpoint, "refused the request.", **details)
     return _problem("provider_error", endpoint, f"failed with status {status}.", retry_after_ms=wait, **details)
 
 
 def stream_problem(endpoint: Endpoint, body: Any, message: str) -> Problem:
-    """An error that the provider reported inside its stream, after it had answered 200."""
+    """Return the Problem for an error that the provider reported inside its stream, after status 200."""
     kind = _error_kind(body)
     details: dict[str, Any] = {**_named(endpoint), "kind": kind, "said": endpoint.quoted(message)}
     if kind in ("rate_limit_error", "rate_limit_exceeded"):
-        return _problem("rate_limited", endpoint, "asks to go more slowly.", **details)
+        return _problem("rate_limited", endpoint, "asks for fewer requests.", **details)
     if kind in ("invalid_request_error", "context_length_exceeded"):
         return _problem("provider_rejected", endpoint, "refused the request.", **details)
     return _problem("provider_error", endpoint, "failed in the middle of its answer.", **details)
 
 
 def broken(endpoint: Endpoint, reason: str) -> Problem:
-    """A connection that could not be made, or broke."""
+    """Return the Problem for a connection that could not be made, or that broke."""
     fix = (
         f"Check that the server runs, and that {endpoint.address} is its address."
         if endpoint.own
@@ -118,27 +118,27 @@ def broken(endpoint: Endpoint, reason: str) -> Problem:
 
 
 def silent(endpoint: Endpoint, seconds: float, *, began: bool) -> Problem:
-    """An answer that did not come, or stopped coming."""
+    """Return the Problem for an answer that did not come, or that stopped."""
     told = f"was silent for {seconds:g} seconds."
     fix = "Try again, or raise the time limit."
     return _problem("provider_timeout", endpoint, told, seconds=seconds, began=began, fix=fix, **_named(endpoint))
 
 
 def senseless(endpoint: Endpoint, reason: str) -> Problem:
-    """An answer that does not follow the provider's own protocol."""
+    """Return the Problem for an answer that does not follow the provider's protocol."""
     reason = endpoint.quoted(reason)
-    told = "answered with something that is not its protocol."
+    told = "gave an answer that does not follow its protocol."
     return _problem("provider_error", endpoint, told, reason=reason, **_named(endpoint))
 
 
 def _unauthenticated(endpoint: Endpoint, details: dict[str, Any]) -> Problem:
     if endpoint.key is None:
-        fix = "It wants a key: name the variable that holds it as `api_key_env` of this model."
+        fix = "Name the variable that holds its key as `api_key_env` of this model."
     elif endpoint.variable:
-        fix = f"Check the key in {endpoint.variable}, and what it may do."
+        fix = f"Check the key in {endpoint.variable} and its permissions."
     else:
-        fix = "Check the key that was given for this provider, and what it may do."
-    told = "does not accept the key or what it may do." if endpoint.key is not None else "wants a key, and none is set."
+        fix = "Check the key that was given for this provider and its permissions."
+    told = "refuses the key for this request." if endpoint.key is not None else "wants a key, and none is set."
     return _problem("provider_unauthenticated", endpoint, told, fix=fix, **details)
 
 
@@ -151,7 +151,7 @@ def _named(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def retry_after_ms(headers: Mapping[str, str], clock: Clock) -> int | None:
-    """The wait that `retry-after-ms` or `retry-after` (seconds or a date) asks for."""
+    """Return the wait that `retry-after-ms` or `retry-after` (seconds or a date) asks for."""
     try:
         if "retry-after-ms" in headers:
             return max(0, round(float(headers["retry-after-ms"])))
@@ -167,7 +167,7 @@ def retry_after_ms(headers: Mapping[str, str], clock: Clock) -> int | None:
 
 
 def _error_kind(body: Any) -> str | None:
-    """`type` or `code` of `{"error": {…}}`, as both protocols spell it, or of the inner object alone."""
+    """Return `code` or `type` of `{"error": {…}}`, the form of both protocols, or of the inner object alone."""
     if not isinstance(body, dict):
         return None
     error = body.get("error", body)

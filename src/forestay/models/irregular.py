@@ -1,6 +1,6 @@
-"""Irregular verbs of English: forms that no rule leads back to the infinitive.
+"""Irregular verbs of English: forms whose infinitive no rule finds.
 
-A form that is more often another word (`left`, `saw`, `ground`, `lay`, `wound`, `bore`, `rose`, `fell`) is not in it.
+It leaves out forms that are more often another word (`left`, `saw`, `ground`, `lay`, `wound`, `bore`, `rose`, `fell`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Where a tokenizer may join parts of two characters, and what each of them can cost then (C19).
+"""Finds where a tokenizer may join parts of two characters, and counts what each of them can cost then (C19).
 
-A tokenizer that works on bytes may have a token that holds the end of one character and the beginning of the next. The
-parts that are left over then are tokens of their own, so both characters together can cost more than each alone. The
-vocabularies of the measured tokenizers hold a few hundred such tokens, and `known_pieces.txt` names the joint in each:
-the bytes on both sides of the one place where a character begins.
+A tokenizer that works on bytes may have a token with the end of one character and the beginning of the next. The
+remaining parts are then tokens of their own, so both characters together can cost more than each alone. The
+vocabularies of the measured tokenizers have a few hundred such tokens. `known_pieces.txt` names the joint in each of
+them: the bytes on both sides of the one place where a character begins.
 
 - J1  A character that no such token can touch is cut as if it stood alone.
-- J2  A token with a whole character in it counts for that one. So a character that loses k bytes to such a token costs
-      at most the rest of its bytes, and one more where a token of two parts, or one with a letter, counts for it.
+- J2  A token with a whole character in it counts for that character. So a character that loses k bytes to such a token
+      costs at most its other bytes, and one more when a token of two parts, or one with a letter, counts for it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-_CONTINUES = 0b1100_0000, 0b1000_0000  # which bits say that a byte is not the first of its character, and how they are
+_CONTINUES = 0b1100_0000, 0b1000_0000  # a mask, and its value in a byte that is not the first of its character
 
 
 class _Joint(msgspec.Struct, frozen=True):
-    """A part or the whole of a character on the left, and of the next one on the right; one of them is a part."""
+    """Bytes of one character on the left and of the next on the right; at least one of the characters is cut."""
 
     left: bytes
     right: bytes
@@ -36,7 +36,7 @@ class _Joint(msgspec.Struct, frozen=True):
 
 
 class Joints:
-    """The joints that some tokenizer knows."""
+    """The joints that at least one of the measured tokenizers has."""
 
     def __init__(self, told: Iterable[tuple[bytes, bytes]]) -> None:
         self._joints: dict[bytes, list[_Joint]] = {}
@@ -46,7 +46,7 @@ class Joints:
         self._edges = re.compile(b"|".join(edges) or b"(?!)")
 
     def broken(self, text: bytes) -> dict[int, int]:
-        """By the place where it begins: the most tokens of each character of `text` that a joint can touch."""
+        """Return, for each character of `text` that a joint can touch, its place and the most tokens that it can be."""
         found: dict[int, int] = {}
         for edge in self._edges.finditer(text):
             at = edge.end()
@@ -58,7 +58,7 @@ class Joints:
 
 
 def _touched(text: bytes, at: int, joint: _Joint) -> Iterable[tuple[int, int]]:
-    """J2, for the characters before and behind `at`."""
+    """Apply J2 to the characters before and after `at`."""
     if joint.cuts_right:
         counts_here = joint.cuts_left or joint.left.isalpha()
         yield at, length(text[at]) - len(joint.right) + counts_here
@@ -70,7 +70,7 @@ def _touched(text: bytes, at: int, joint: _Joint) -> Iterable[tuple[int, int]]:
 
 
 def joint_bytes(text: str) -> bytes:
-    """`text` as tokenizers get it: half of a character, which is no text, is the sign for that."""
+    """Return the bytes of `text` as tokenizers get them: a lone surrogate becomes the replacement character."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -78,7 +78,7 @@ def joint_bytes(text: str) -> bytes:
 
 
 def joints_of(token: bytes) -> Iterable[tuple[bytes, bytes]]:
-    """The joints in a token that begins or ends inside a character, where it holds more than one part."""
+    """Return the joints in a token that begins or ends inside a character and has more than one part."""
     parts: list[bytes] = []
     for value in token:
         if continues(value) and parts:
@@ -99,5 +99,5 @@ def continues(value: int) -> bool:
 
 
 def length(first: int) -> int:
-    """How many bytes a character has that begins with `first`."""
+    """Return the number of bytes of a character that begins with `first`."""
     return 1 if first < 0xC0 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4

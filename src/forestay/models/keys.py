@@ -1,8 +1,8 @@
-"""Where a model's key comes from: a variable, a file, or what a command prints.
+"""Reads a model's key from its source: a variable, a file, or the output of a command.
 
-K1  A key is sent to the server that it was named for, and shown nowhere.
-K2  A file and a command are read when a request needs the key, off the event loop, and again after a while: a key that
-    was renewed is found.
+K1  A key is sent only to its server, and shown nowhere.
+K2  A file or a command is read when a request needs the key, outside the event loop, and again after a while, so that a
+    renewed key is found.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_BYTES = 16_384
 
 
 class KeySource(msgspec.Struct, frozen=True):
-    """At most one of the three; none means that no key is sent."""
+    """The source of a key: at most one of the three. Without any, no key is sent."""
 
     variable: str = ""
     file: str = ""
@@ -31,7 +31,7 @@ class KeySource(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """How a sentence names it."""
+        """The source's name in a sentence."""
         if self.command:
             return f"the output of `{shlex.join(self.command)}`"
         return f"the file {self.file}" if self.file else self.variable
@@ -42,7 +42,7 @@ class KeySource(msgspec.Struct, frozen=True):
         return bool(self.file or self.command)
 
     def given(self, environ: Mapping[str, str], server: str) -> str | None:
-        """The key of the variable; a Problem when it is not set."""
+        """Return the key in the variable; raise a Problem when it is not set."""
         if not self.variable:
             return None
         if not (key := environ.get(self.variable, "").strip()):
@@ -56,7 +56,7 @@ class KeySource(msgspec.Struct, frozen=True):
 
 
 class LaterKey:
-    """The key of a file or a command, read when it is needed and kept for a while (K2)."""
+    """The key from a file or a command, read when needed and kept for a while (K2)."""
 
     def __init__(self, source: KeySource, clock: Clock) -> None:
         self._source = source
@@ -75,11 +75,11 @@ class LaterKey:
 
 
 def checked(key: str, source: KeySource) -> str:
-    """A key that a header can carry, or a Problem that does not show it (K1)."""
+    """Return a key that a header can carry, or raise a Problem that does not show it (K1)."""
     if not key:
         raise Problem("provider_unauthenticated", f"There is no key: {source.label} is empty.", source=source.label)
     if not (key.isascii() and key.isprintable()):
-        told = f"What {source.label} holds cannot be sent as a key."
+        told = f"The content of {source.label} cannot be sent as a key."
         fix = "It must be one line of plain characters."
         raise Problem("provider_unauthenticated", told, source=source.label, fix=fix)
     return key
@@ -109,6 +109,6 @@ def _printed(source: KeySource) -> str:
     if done.returncode != 0:
         told = f"`{shlex.join(source.command)}` gave no key: it ended with {done.returncode}."
         raise Problem(
-            "provider_unauthenticated", told, source=source.label, fix="Run it yourself, and see what it says."
+            "provider_unauthenticated", told, source=source.label, fix="Run the command yourself to see its error."
         )
     return done.stdout[:_MOST_BYTES].decode("utf-8", "replace")

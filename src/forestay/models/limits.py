@@ -1,7 +1,7 @@
-"""What is publicly documented about well-known models: context window and longest answer, in tokens.
+"""The documented limits of well-known models: context window and longest answer, in tokens.
 
-The first prefix that fits decides. A model that is not here gets a careful default; `models.open(...,
-context_window=, max_output_tokens=)` overrules both.
+The first prefix that fits decides. Any other model gets a careful default. `models.open(..., context_window=,
+max_output_tokens=)` overrides both.
 """
 
 from __future__ import annotations

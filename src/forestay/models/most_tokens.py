@@ -1,20 +1,20 @@
-"""The most tokens that a text can be, without the tokenizer that will cut it (C19).
+"""Counts the most tokens that a text can be, without knowing the tokenizer that will cut it (C19).
 
 `known_pieces.txt` holds what `scripts/known_pieces.py` measured with six real tokenizers: words of our own texts that
-each of them cuts into fewer tokens than B2 says, pairs of letters that each of them joins, characters beyond ASCII that
-are one or two tokens for all, and where one of them joins parts of two characters.
+all of them cut into fewer tokens than B2 says, pairs of letters that all of them join, characters beyond ASCII that are
+one or two tokens for all, and the places where one of them joins parts of two characters.
 
-- B1  A word of the table, with the space before it, counts the most that one of the six gives it. No token holds the
+- B1  A word of the table, with the space before it, counts as the most that one of the six gives it. No token has the
       end of one word and the beginning of the next, so words count one by one.
 - B2  Other letters: a tokenizer that joins pairs never leaves two single letters side by side that it could join. So
       n letters with u pairs that some tokenizer does not join are at most (2n + 1 + u) / 3 tokens. (k single letters
       and m longer tokens: k + 2m <= n and k <= m + 1 + u.) A space before the letters counts as one of them.
-- B3  Everything else: a byte of UTF-8 is at most one token, and a character of the table what the table says. Some
-      tokenizers change a text to Unicode's form NFKC first, so the larger of both forms counts.
-- B4  A character that a tokenizer may cut in two, to join a part of it with its neighbour, counts what is left of it
-      at most (`joints.py`).
+- B3  Everything else: a byte of UTF-8 is at most one token, and a character of the table has the table's count. Some
+      tokenizers first change a text to Unicode's form NFKC, so the larger of both forms counts.
+- B4  A character that a tokenizer may cut in two, to join a part of it with its neighbour, counts as the most that its
+      remaining part can be (`joints.py`).
 
-A tokenizer that works on bytes or characters, and joins these pairs, keeps B2 and B3 whatever its vocabulary is.
+B2 and B3 hold for every tokenizer that works on bytes or characters and joins these pairs, whatever its vocabulary.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from forestay.models.joints import Joints, joint_bytes, length
 _TABLE = "known_pieces.txt"
 _KEPT = 100_000
 _RUN = re.compile(r" ?[A-Za-z]+")
-# Letters that touch a character beyond ASCII are part of a word that the table does not know, and an apostrophe takes
-# letters away from what follows it (`'s`).
+# Letters next to a character beyond ASCII are part of a word that the table does not have, and an apostrophe takes
+# letters from the text after it (`'s`).
 _TOUCHING = re.compile(r"(?<=[^\x00-\x7f])[A-Za-z]+|(?<=')[A-Za-z]+|(?<![A-Za-z]) ?[A-Za-z]+(?=[^\x00-\x7f])")
 _SPACES = re.compile(r" {3,}")
 _JOINED_SPACES = 8  # every known tokenizer has longer runs of spaces as one token
 
 
 class _Pieces(msgspec.Struct, frozen=True):
-    """The table: costs of words, alone and behind a space, pairs of letters, costs of characters, joints."""
+    """The table: costs of words, alone and after a space, pairs of letters, costs of characters, joints."""
 
     words: dict[str, int]
     pairs: frozenset[str]
@@ -50,7 +50,7 @@ class _Pieces(msgspec.Struct, frozen=True):
 
 
 class _Runs(dict[str, int]):
-    """The costs of the runs of letters that were met, each computed once."""
+    """A cache of the costs of runs of letters."""
 
     def __missing__(self, run: str) -> int:
         if len(self) >= _KEPT:
@@ -60,7 +60,7 @@ class _Runs(dict[str, int]):
 
 
 class _Characters(dict[str, int]):
-    """The costs of the characters that were met."""
+    """A cache of the costs of characters."""
 
     def __missing__(self, character: str) -> int:
         known = _pieces().characters.get(character)
@@ -72,7 +72,7 @@ _runs, _characters = _Runs(), _Characters()
 
 
 def most_tokens(text: str) -> tuple[int, int]:
-    """The most tokens of the ASCII part of `text`, and of the rest."""
+    """Return the most tokens of the ASCII part of `text`, and of the rest."""
     if text.isascii():
         return _ascii(text, len(text)), 0
     found = _parts(text)
@@ -88,7 +88,7 @@ def _parts(text: str) -> tuple[int, int]:
 
 
 def _broken(text: str) -> int:
-    """B4: how many tokens more the characters of `text` can be than they are alone."""
+    """Return how many more tokens the characters of `text` can be together than each alone (B4)."""
     data = joint_bytes(text)
     more = 0
     for at, most in _pieces().joints.broken(data).items():
@@ -97,8 +97,8 @@ def _broken(text: str) -> int:
 
 
 def _ascii(text: str, plain: int) -> int:
-    """Tokens of the `plain` characters of ASCII in `text`: runs of letters by the table, runs of spaces as few, and
-    each other character as one."""
+    """Count the tokens of the `plain` ASCII characters in `text`: runs of letters by the table, eight spaces as one
+    token, each other character as one."""
     runs = _RUN.findall(text)
     others = plain - sum(map(len, runs))
     joined = sum(len(run) - 2 - (len(run) - 1) // _JOINED_SPACES for run in _SPACES.findall(text))
@@ -113,13 +113,13 @@ def _letters(run: str) -> int:
 
 
 def most_of_letters(run: str, pairs: Container[str]) -> int:
-    """B2: the most tokens of letters that form no word of the table, where every tokenizer joins `pairs`."""
+    """Return the most tokens of letters that are no word of the table, when every tokenizer joins `pairs` (B2)."""
     apart = sum(pair not in pairs for pair in map("".join, pairwise(run)))
     return (2 * len(run) + 1 + apart) // 3
 
 
 def read_pairs(lines: Iterable[str]) -> set[str]:
-    """The pairs that lines of the table tell: `pairs a bc` says ab and ac, and each letter joins a space before it."""
+    """Read pairs from lines of the table: `pairs a bc` means ab and ac, and that `a` joins a space before it."""
     found: set[str] = set()
     for line in lines:
         _, first, seconds = line.split(" ")
@@ -129,7 +129,7 @@ def read_pairs(lines: Iterable[str]) -> set[str]:
 
 @cache
 def _pieces() -> _Pieces:
-    """The table, read when the first text is counted."""
+    """Return the table; read for the first text that is counted."""
     words: dict[str, int] = {}
     pairs: set[str] = set()
     characters: dict[str, int] = {}

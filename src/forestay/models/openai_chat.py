@@ -1,4 +1,4 @@
-"""OpenAI and everything that speaks its chat completions (vLLM, Ollama, LM Studio …), through the official package."""
+"""OpenAI and all servers with its chat completions (vLLM, Ollama, LM Studio …), called with the official package."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class OpenAIChat:
-    """The wire of chat completions, as a `Remote` speaks it."""
+    """The wire of chat completions for a `Remote`."""
 
     def __init__(self, name: str, model: str, client: AsyncOpenAI, endpoint: Endpoint) -> None:
         self.name = name
         self.endpoint = endpoint
         self._model = model
         self._client = client
-        # OpenAI's newer models refuse `max_tokens`; many compatible servers know nothing else.
+        # OpenAI's newer models refuse `max_tokens`; many compatible servers know only that name.
         self._limit_name = "max_tokens" if endpoint.own else "max_completion_tokens"
 
     @property
@@ -60,7 +60,7 @@ class OpenAIChat:
         return request
 
     async def deltas(self, request: dict[str, Any]) -> Deltas:
-        # The package insists on a key; a server that was given none is sent none.
+        # The package insists on a key; a server without a key gets no header.
         headers = {"Authorization": self.sdk.Omit()} if self.endpoint.key is None else None
         stream = await self._client.chat.completions.create(**request, extra_headers=headers)
         async with stream:
@@ -129,7 +129,7 @@ PROVIDER = Provider(
     "OPENAI_API_KEY",
     "openai",
     client=lambda sdk, **options: sdk.AsyncOpenAI(**options),
-    # The package reads the environment for more than the key; a server of one's own gets nothing of it.
+    # The package reads more than the key from the environment; a server at a `base_url` gets none of that.
     unsent=lambda own, keyed: ("OpenAI-Organization", "OpenAI-Project") if own else (),
     wire=lambda name, model, client, endpoint, longest: OpenAIChat(name, model, client, endpoint),
 )

@@ -1,14 +1,14 @@
-"""What a language model is to forestay: messages in, a stream of deltas out, tokens counted.
+"""The protocol of a language model: messages in, a stream of deltas out, tokens counted.
 
-Data only, and the one fold over it. Invariants that every provider keeps:
+This module has only data and the one fold over it. Invariants that every provider keeps:
 
 M1  The texts of the deltas, joined, are the provider's text, byte for byte.
-M2  A tool call arrives whole, in one delta, with its arguments parsed; one that the token limit cut is dropped.
-M3  Exactly one delta carries a finish reason, and it is the last; a stream that ends without one was cut.
-M4  Usage is what the provider reported, or None; never a guess.
+M2  A tool call arrives whole, in one delta, with its arguments parsed. A call that the token limit cut is dropped.
+M3  Exactly one delta has a finish reason, and it is the last. A stream that ends without one was interrupted.
+M4  Usage is what the provider reported, or None; never an estimate.
 M5  Closing the iterator, or cancelling the task that reads it, closes the request behind it.
-M6  A failure is a Problem (`provider_error`, `provider_timeout`, `rate_limited` …); a request is sent
-    again only while nothing of its answer was shown.
+M6  A failure is a Problem (`provider_error`, `provider_timeout`, `rate_limited` …). A request is sent again only as
+    long as nothing of its answer was passed on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool that the model wants called; `malformed` holds arguments that were not a JSON object, as written."""
+    """A tool call that the model wants; `malformed` has the raw text of arguments that are not a JSON object."""
 
     id: str
     name: str
@@ -37,7 +37,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message of a conversation; `tool_call_id` names the call that a `tool` message answers.
 
-    `task` marks what an agent was asked, among what else is said in the user's name. Models are not told.
+    `task` marks an agent's task among the other messages with the role `user`. Models do not get the mark.
     """
 
     role: Role
@@ -56,9 +56,9 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 class Params(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to sample and when to stop; None leaves the provider's default. What a wire has no word for is not sent.
+    """How to sample and when to stop; None leaves the provider's default. A parameter that a wire lacks is not sent.
 
-    `timeout` is the longest silence in seconds: a long answer may take its time, a dead one may not.
+    `timeout` is the longest silence in seconds. It limits the pause between two pieces, not the whole answer.
     """
 
     max_tokens: int | None = None
@@ -72,8 +72,8 @@ DEFAULT_PARAMS = Params()
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens as the provider counted them; `hidden_tokens` are those of the output that it did not show (reasoning),
-    `cost_usd` what it asks for them, where it says so."""
+    """Tokens as the provider counted them. `hidden_tokens` are output tokens that it did not show (reasoning);
+    `cost_usd` is its price for all of them, if it tells."""
 
     input_tokens: int
     output_tokens: int
@@ -82,8 +82,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The next piece of an answer. `served_by` is the model that wrote it, `refusal` what it said instead of an
-    answer, where the provider tells."""
+    """The next piece of an answer. `served_by` is the model that wrote it and `refusal` its text in place of an answer,
+    if the provider tells."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -94,11 +94,11 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Deltas = AsyncGenerator[Delta, None]
-"""An answer as it is written; closing it closes the request behind it (M5)."""
+"""An answer as the model writes it; closing it closes the request behind it (M5)."""
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """A whole answer; `asked` is what each call used, where it took several."""
+    """A whole answer; `asked` is the usage of each call when it took several."""
 
     text: str
     tool_calls: tuple[ToolCall, ...]
@@ -110,7 +110,7 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 class Model(Protocol):
-    """A language model behind one door, wherever it runs."""
+    """A language model, wherever it runs."""
 
     @property
     def name(self) -> str: ...
@@ -124,24 +124,24 @@ class Model(Protocol):
     def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
     ) -> Deltas:
-        """The answer to `messages`, piece by piece (M1 to M6)."""
+        """Answer `messages`, piece by piece (M1 to M6)."""
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of `text`: exact where a tokenizer is there, else the model's best estimate."""
+        """Count the tokens of `text`: exactly with a tokenizer, else by the model's best estimate."""
 
 
 @runtime_checkable
 class Reserving(Protocol):
-    """A model that puts on record what a question may cost before it is asked."""
+    """A model that records the highest cost of a request before it sends it."""
 
     def reserving(self, messages: Sequence[Message], params: Params) -> AbstractAsyncContextManager[None]:
-        """Reserve for the next question, which is these messages. Its record is on disk when the block is left, with
-        what the block writes."""
+        """Reserve budget for the next request, which has these messages. The reservation is on disk when the block
+        ends, together with what the block writes."""
 
 
 async def fold(stream: Deltas, heard: Callable[[str], Awaitable[None]] | None = None) -> Completion:
-    """Everything that `stream` says, as one Completion; a stream without an end is a Problem (M3). `heard` gets each
-    text as it comes."""
+    """Fold `stream` into one Completion; a stream without a finish reason is a Problem (M3). `heard` gets each text as
+    it comes."""
     texts: list[str] = []
     calls: list[ToolCall] = []
     last = Delta()

@@ -1,8 +1,8 @@
-"""What a server said, without what it was asked. Pure.
+"""Removes the request from a server's text. Pure.
 
-Some servers repeat a request in their refusal of it, and a refusal is told in events and logs, where no prompt belongs.
+Some servers repeat a request when they refuse it. Events and logs quote the refusal, and they must not hold a prompt.
 
-- Q1  No part of a message of 32 characters is quoted. Shorter ones may be: they can be the server's own words.
+- Q1  No run of 32 characters of a message is quoted. Shorter runs may be: they can be the server's own words.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 LEFT_OUT = "[…]"
-_LONGEST = 1000  # characters that are looked at, and then shown
+_LONGEST = 1000  # characters that are checked, and then shown
 _STEP = 8
 _SHORTEST = 16
 
 
 def unasked(text: str, asked: Sequence[str]) -> str:
-    """The beginning of `text` without the parts that stand in one of the texts `asked`."""
+    """Return the beginning of `text` without the parts that also occur in one of the texts `asked`."""
     text = text[:_LONGEST]
     kept, done = "", 0
     for at in range(0, len(text) - _STEP + 1, _STEP):
@@ -30,7 +30,7 @@ def unasked(text: str, asked: Sequence[str]) -> str:
 
 
 def _part(text: str, at: int, done: int, source: str) -> tuple[int, int]:
-    """Where the part of `text` around `at` begins and ends that stands in `source`."""
+    """Return the start and end of the part of `text` around `at` that occurs in `source`."""
     room = min(at - done, _STEP - 1)
     start = at - _most(room, lambda more: text[at - more : at + _STEP] in source)
     end = at + _STEP + _most(len(text) - at - _STEP, lambda more: text[start : at + _STEP + more] in source)
@@ -38,7 +38,7 @@ def _part(text: str, at: int, done: int, source: str) -> tuple[int, int]:
 
 
 def _most(limit: int, holds: Callable[[int], bool]) -> int:
-    """The largest number up to `limit` that holds; what holds for a number holds for all below it."""
+    """Return the largest number up to `limit` that holds; if one holds, all smaller ones do."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

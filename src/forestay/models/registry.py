@@ -1,7 +1,7 @@
-"""Opening a model by its name: `local`, `scripted:FILE`, `openai:MODEL[@BASE_URL]`, `anthropic:MODEL[@BASE_URL]`, and
-the services with a short name: `ollama:MODEL`.
+"""Opens a model by its name: `local`, `scripted:FILE`, `openai:MODEL[@BASE_URL]`, `anthropic:MODEL[@BASE_URL]`, or a
+service with a short name: `ollama:MODEL`.
 
-A name may also be one of the settings' own, where an entry says the address, the key's variable and the window.
+A name may also be an entry of the settings, which gives the address, the key's variable and the window.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from forestay.models.services import SERVICES, address_of
 from forestay.models.tokens import counter_for
 
 REMOTE = {"openai": "forestay.models.openai_chat", "anthropic": "forestay.models.anthropic_messages"}
-"""Remote providers: the module of each, which has a `PROVIDER`."""
+"""The module of each remote provider; it has a `PROVIDER`."""
 KNOWN = (
     "local",
     "scripted:FILE",
@@ -46,10 +46,10 @@ class OpenModel(Model, Protocol):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What a specification does not say; None takes what is known of the model, or the environment's key.
+    """What a specification does not say; None takes the model's known value, or the key of the environment.
 
-    `key_source` says where the key is to be found; `headers` are sent with every request; `entries` are the
-    models that the settings name.
+    `key_source` says where the key is; `headers` are sent with every request; `entries` are the models in the
+    settings.
     """
 
     api_key: str | None = None
@@ -66,7 +66,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def open(spec: str, **options: Any) -> OpenModel:
-    """The model that `spec` names; `options` are the fields of `Options`. Nothing is sent yet."""
+    """Open the model that `spec` names; `options` are the fields of `Options`. This sends nothing."""
     given = Options(**options)
     if spec in given.entries:
         return _entry(spec, given.entries[spec], given)
@@ -87,7 +87,7 @@ def open(spec: str, **options: Any) -> OpenModel:
 
 
 def check_entry(name: str, entry: ModelEntry) -> None:
-    """A Problem when the entry `name` has a mistake, as far as looking at it tells."""
+    """Raise a Problem when the entry `name` has a mistake that shows without a request."""
     at = f"models.entries.{name}"
     if not _ENTRY_NAME.fullmatch(name) or name in _RESERVED:
         raise Problem(
@@ -97,24 +97,24 @@ def check_entry(name: str, entry: ModelEntry) -> None:
             fix=f"Use letters, digits, `.`, `_` and `-`, and none of {', '.join(_RESERVED)}.",
         )
     if not entry.model:
-        raise Problem("config_invalid", "The entry names no model.", at=f"{at}.model")
+        raise Problem("config_invalid", "The entry needs the name of its model.", at=f"{at}.model")
     if entry.base_url and "@" in urlsplit(_checked(entry.base_url, f"{at}.base_url")).netloc:
         fix = "Put the key into a variable of the environment, and name that in `api_key_env`."
-        raise Problem("config_invalid", "A password is not written into the settings.", at=f"{at}.base_url", fix=fix)
+        raise Problem("config_invalid", "The settings must not hold a password.", at=f"{at}.base_url", fix=fix)
     if sum(map(bool, (entry.api_key_env, entry.api_key_file, entry.api_key_command))) > 1:
-        fix = "Leave one of the api_key settings."
-        raise Problem("config_invalid", "The entry names its key twice.", at=at, fix=fix)
+        fix = "Keep one of the api_key settings."
+        raise Problem("config_invalid", "The entry has more than one source for its key.", at=at, fix=fix)
     _headers(entry.headers, f"{at}.headers")
 
 
 def key_source(entry: ModelEntry) -> KeySource:
-    """Where an entry's key comes from."""
+    """Return the source of an entry's key."""
     said = KeySource(entry.api_key_env, entry.api_key_file, tuple(entry.api_key_command))
     return _source(entry.provider, entry.base_url or None, said)
 
 
 def _entry(name: str, entry: ModelEntry, options: Options) -> OpenModel:
-    """The model of one entry, under the entry's own name: two servers may have a model of the same name."""
+    """Open an entry's model under the entry's name: two servers may have a model of the same name."""
     check_entry(name, entry)
     if isinstance(entry, UntrustedEntry) and options.environ.get(entry.api_key_env, "").strip():
         raise untrusted(name, entry)
@@ -129,20 +129,20 @@ def _entry(name: str, entry: ModelEntry, options: Options) -> OpenModel:
 
 
 def sends(entry: ModelEntry) -> str:
-    """What an entry sends where, in words."""
+    """Say in words what an entry sends, and where to."""
     address = shown(entry.base_url) if entry.base_url else f"{entry.provider}'s own address"
     return f"the environment's {entry.api_key_env} to {address}"
 
 
 def lacks(entry: ModelEntry) -> str:
-    """The package that an entry's provider needs and that is not installed; empty where nothing is missing."""
+    """Return the package that an entry's provider needs and that is not installed; empty when none is missing."""
     kind = SERVICES[entry.provider].wire if entry.provider in SERVICES else entry.provider
     package = _provider(kind).package
     return "" if find_spec(package) is not None else package
 
 
 def untrusted(name: str, entry: UntrustedEntry) -> Problem:
-    """Nobody has said that this folder may send this variable to this address."""
+    """Return the Problem for an entry that nobody trusts to send this variable to this address."""
     return Problem(
         "key_untrusted",
         f"The model {name} of this project would send {sends(entry)}, and nobody has trusted it to.",
@@ -169,7 +169,7 @@ def _scripted(rest: str, options: Options) -> OpenModel:
 
 
 def _source(kind: str, address: str | None, said: KeySource) -> KeySource:
-    """Where the key comes from. The variable of a provider is for that provider: another server never sees its key."""
+    """Return the key's source. A provider's default variable counts only for that provider: no other server gets it."""
     if said != KeySource() or address is not None:
         return said
     return KeySource(SERVICES[kind].variable if kind in SERVICES else _provider(kind).variable)
@@ -181,7 +181,7 @@ def _provider(kind: str) -> Provider:
 
 
 def _remote(kind: str, name: str, model: str, address: str | None, options: Options) -> OpenModel:
-    """The model of a remote provider or of a service with a short name, under `name`."""
+    """Open the model of a remote provider, or of a service with a short name, under `name`."""
     source = _source(kind, address, options.key_source)
     title = ""
     if kind in SERVICES:
@@ -216,7 +216,7 @@ def _remote(kind: str, name: str, model: str, address: str | None, options: Opti
 
 
 def _specified(kind: str) -> Callable[[str, Options], OpenModel]:
-    """Opens what `kind:MODEL[@BASE_URL]` says."""
+    """Return the opener for `kind:MODEL[@BASE_URL]`."""
 
     def opener(rest: str, options: Options) -> OpenModel:
         model, address = _model_and_address(rest, f"{kind}:MODEL[@BASE_URL]")
@@ -249,7 +249,7 @@ def _model_and_address(rest: str, form: str) -> tuple[str, str | None]:
 
 
 def _checked(address: str, at: str, **details: Any) -> str:
-    """An address of a model server, or a Problem."""
+    """Return the address of a model server, or raise a Problem."""
     try:
         parts = urlsplit(address)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -258,7 +258,7 @@ def _checked(address: str, at: str, **details: Any) -> str:
     if not good:
         raise Problem(
             "model_unknown" if details else "config_invalid",
-            f"{address.rpartition('@')[2]!r} is no address of a model server.",
+            f"{address.rpartition('@')[2]!r} is not the address of a model server.",
             at=at,
             fix="Write an address such as http://127.0.0.1:8000/v1.",
             **details,
@@ -267,11 +267,11 @@ def _checked(address: str, at: str, **details: Any) -> str:
 
 
 def _headers(headers: Mapping[str, str], at: str) -> None:
-    """A Problem for a header that cannot be sent, or that carries a key: the settings hold none."""
+    """Raise a Problem for a header that cannot be sent, or that carries a key: the settings hold none."""
     for name, value in headers.items():
         if name.lower() in ("authorization", "x-api-key"):
             fix = "Put the key into a variable of the environment, and name that in `api_key_env`."
-            raise Problem("config_invalid", f"{name} is not set here.", at=f"{at}.{name}", fix=fix)
+            raise Problem("config_invalid", f"The settings must not hold {name}.", at=f"{at}.{name}", fix=fix)
         if not _HEADER_NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
             raise Problem("config_invalid", f"{name[:80]!r} cannot be sent as a header.", at=f"{at}.{name[:80]}")
 

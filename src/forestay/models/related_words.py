@@ -1,9 +1,9 @@
-"""Words that are near each other in meaning, as a model of sentences sees them: the vectors of words by default.
+"""Words with related meanings, measured with a sentence model.
 
-`related_words.txt` holds for each stem the nearest ones of 9,600, each with a digit from 1 to 9 for how near it is;
-`scripts/related_words.py` says what it was measured with. The thesaurus knows better, this knows more: its words need
-not mean the same (`rent` is near to `landlord`). The file is mapped into memory and its lines are in order, so a word
-is found by halving, and only what is asked for is read.
+For each of 9,600 stems `related_words.txt` lists the nearest other stems, each with a digit from 1 to 9 for how near it
+is; `scripts/related_words.py` says how it was measured. The thesaurus is more exact, this table has more words: they
+need not mean the same (`rent` is near to `landlord`). The file is mapped into memory and sorted, so a binary search
+finds a word and reads only a few lines.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def _table() -> mmap.mmap:
 
 @lru_cache(_KEPT)
 def related(word: str) -> tuple[tuple[str, float], ...]:
-    """The stems that are near to the stem `word`, the nearest first, and how near: above 0, at most 1."""
+    """Return the stems near the stem `word`, the nearest first, each with its nearness: above 0, at most 1."""
     if not word.isascii() or not word.isalpha():
         return ()
     return tuple((other[:-1], int(other[-1]) / _NEAREST) for other in _line(word.encode()).decode().split())
 
 
 def _line(word: bytes) -> bytes:
-    """What stands behind `word` on its line."""
+    """Return the rest of the line that begins with `word`."""
     table = _table()
     low, high = 0, len(table)
     while low < high:  # the line of `word`, if there is one, begins in low..high

@@ -1,4 +1,4 @@
-"""A model behind a network: one wire, sent again while nothing was shown, given up when silent, counted as it goes.
+"""A model behind a network: sends a request over one wire, retries it, times it out, and counts its tokens.
 
 A provider is a module with a `Wire` and a `PROVIDER`, named in the registry's table.
 """
@@ -19,12 +19,12 @@ from forestay.models.protocol import DEFAULT_PARAMS, Deltas, Message, Params, To
 from forestay.models.tokens import Estimator, ExactCounter
 
 _SILENCE = 120.0
-# Framing costs a few tokens a message; below this it would be mistaken for text.
+# Framing costs a few tokens per message; in a shorter input it would distort the count.
 _LEAST_INPUT = 1_000
 
 
 class Retries(msgspec.Struct, frozen=True):
-    """How often to try, and how long to wait; a hint of the provider that is no longer than `longest_wait` is kept."""
+    """How often to try and how long to wait. A provider's hint of at most `longest_wait` seconds is followed."""
 
     attempts: int = 4
     first_wait: float = 0.5
@@ -36,7 +36,7 @@ DEFAULT_RETRIES = Retries()
 
 
 class Wire(Protocol):
-    """One provider's protocol through its official package; `sdk` is that package."""
+    """One provider's protocol, spoken with its official package `sdk`."""
 
     @property
     def name(self) -> str: ...
@@ -60,8 +60,8 @@ class Wire(Protocol):
 class Provider(msgspec.Struct, frozen=True):
     """A kind of remote model: its name for people, the variable of its key and its package.
 
-    `client` opens the package's client, `unsent` names the headers that it would send on its own and must not (by
-    whether the server is one's own, and whether there is a key), `wire` speaks its protocol.
+    `client` opens the package's client. `unsent` names the headers that the client would send and must not; its
+    arguments say whether the server has a `base_url`, and whether there is a key. `wire` speaks the protocol.
     """
 
     title: str
@@ -86,7 +86,7 @@ class Remote:
         randomness: Randomness | None = None,
         key: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
-        """`key` gives the key for each request, where finding it takes time."""
+        """`key` fetches the key for each request, when reading it takes time."""
         self.name = wire.name
         self.context_window = limits.context_window
         self.max_output_tokens = limits.max_output_tokens
@@ -112,7 +112,7 @@ class Remote:
         return self._counter.count(text)
 
     async def count_request(self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = ()) -> int:
-        """The provider's own count of a request, over the network; a Problem where its protocol has none."""
+        """Return the provider's count of a request, over the network; raise a Problem when its protocol has none."""
         count = getattr(self._wire, "count", None)
         if count is None:
             raise Problem(
@@ -145,7 +145,7 @@ class Remote:
 
 
 async def resend(attempt: Callable[[], Deltas], retries: Retries, randomness: Randomness) -> Deltas:
-    """The deltas of `attempt()`, tried again as long as it fails before its first one."""
+    """Yield the deltas of `attempt()`; try again while it fails before its first delta."""
     for number in itertools.count(1):
         stream = attempt()
         try:
@@ -165,7 +165,7 @@ async def resend(attempt: Callable[[], Deltas], retries: Retries, randomness: Ra
 
 
 async def paced(stream: Deltas, silence: float, endpoint: Endpoint) -> Deltas:
-    """`stream`, given up with `provider_timeout` after `silence` seconds without a delta."""
+    """Yield `stream`; raise `provider_timeout` after `silence` seconds without a delta."""
     shown = False
     try:
         while True:
@@ -183,7 +183,7 @@ async def paced(stream: Deltas, silence: float, endpoint: Endpoint) -> Deltas:
 
 
 def _wait(problem: Problem, attempt: int, retries: Retries, randomness: Randomness) -> float | None:
-    """How many seconds to wait before the next attempt: the provider's hint, else ever longer; None gives up."""
+    """Return the seconds until the next attempt: the provider's hint, else a growing wait; None to give up."""
     advice = problem.details.get("should_retry")
     if attempt >= retries.attempts or not (problem.row.retryable if advice is None else advice):
         return None
@@ -199,7 +199,7 @@ async def observed(
     messages: Sequence[Message],
     tools: Sequence[ToolSpec],
 ) -> Deltas:
-    """`deltas` unchanged; at the end the counter hears what the provider counted, where text is all that counted."""
+    """Yield `deltas` unchanged, and teach the counter the provider's counts when only text was counted."""
     texts: list[str] = []
     plain = True
     try:

@@ -1,7 +1,7 @@
 """Services with a short name (`ollama:MODEL`), and the model servers that run on this machine.
 
-A server is found by asking the address that its program listens on by default: who answers there with a list of models
-is taken for what it says it is.
+A server is found at the default address of its program: a server that answers there with a list of models is taken for
+that program.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _PROBE_SECONDS = 1.0
 _LIST_SECONDS = 8.0
 _MOST_BYTES = 8 * 1024 * 1024
 OLLAMA_WINDOW = 4_096
-"""What Ollama gives a model unless `num_ctx` or OLLAMA_CONTEXT_LENGTH says more; longer prompts it cuts in silence."""
+"""Ollama's context window unless `num_ctx` or OLLAMA_CONTEXT_LENGTH sets it; it silently cuts longer prompts."""
 
 
 class NamedService(msgspec.Struct, frozen=True):
-    """Where a short name leads: `wire` is the protocol, `variable` holds the key; without one none is sent."""
+    """The service behind a short name: `wire` is the protocol, `variable` holds the key. Without it no key is sent."""
 
     title: str
     wire: str
@@ -42,7 +42,7 @@ LOCAL = ("ollama", "lmstudio", "llamacpp")
 
 
 class ServedModel(msgspec.Struct, frozen=True):
-    """A model that a server offers; what the server does not tell is None."""
+    """A model that a server offers; `context_window` is None when the server does not tell it."""
 
     name: str
     context_window: int | None = None
@@ -57,7 +57,7 @@ class LocalServer(msgspec.Struct, frozen=True):
 
 
 def address_of(service: str, environ: Mapping[str, str]) -> str:
-    """The address of a service; Ollama's own variable moves it."""
+    """Return the address of a service; OLLAMA_HOST changes Ollama's."""
     host = environ.get("OLLAMA_HOST", "").strip() if service == "ollama" else ""
     if not host:
         return SERVICES[service].address
@@ -68,7 +68,7 @@ def address_of(service: str, environ: Mapping[str, str]) -> str:
 
 
 async def find_servers(environ: Mapping[str, str], addresses: Mapping[str, str] | None = None) -> list[LocalServer]:
-    """The model servers of this machine that answer now; `addresses` are where to look, by service."""
+    """Return the model servers of this machine that answer now; `addresses` are the addresses to try, by service."""
     places = addresses or {service: address_of(service, environ) for service in LOCAL}
     found = await asyncio.gather(*(_probe(service, address) for service, address in places.items()))
     return [server for server in found if server is not None]
@@ -77,7 +77,7 @@ async def find_servers(environ: Mapping[str, str], addresses: Mapping[str, str] 
 async def served_models(
     address: str, key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> list[ServedModel]:
-    """What the server at `address` offers, as its `/models` says; a Problem when no such server answers."""
+    """Return the models that the server at `address` lists in `/models`; raise a Problem when none answers."""
     import httpx
 
     sent = {**(headers or {}), **({"Authorization": f"Bearer {key}"} if key else {})}
@@ -92,13 +92,13 @@ async def served_models(
             fix="Check the address, or name the model with --model.",
         ) from error
     if listed is None:
-        told = f"What answers at {shown(address)} is no model server."
+        told = f"The server at {shown(address)} is not a model server."
         raise Problem("provider_error", told, fix="Check the address; many end in /v1.")
     return listed
 
 
 async def _probe(service: str, address: str) -> LocalServer | None:
-    """The server behind `address`, when one answers and is what `service` names."""
+    """Return the server at `address` if it answers and is the `service`."""
     import httpx
 
     root = address.removesuffix("/v1")
@@ -120,12 +120,12 @@ async def _probe(service: str, address: str) -> LocalServer | None:
 
 
 def _is(service: str, listed: Any) -> bool:
-    """Many programs listen on 8080: what answers must say that it is llama.cpp. The other ports are known for one."""
+    """Check that a list comes from the service. Many programs use port 8080, so llama.cpp must name itself."""
     return service != "llamacpp" or any(item.get("owned_by") == "llamacpp" for item in listed["data"])
 
 
 async def _windows(service: str, client: Any, root: str) -> dict[str, int]:
-    """How much each model reads at once, as the server was started; `*` is for all of them."""
+    """Return each model's context window as the running server has it; `*` stands for all models."""
     if service == "ollama":
         return {"*": OLLAMA_WINDOW}
     if service == "llamacpp":
@@ -149,7 +149,7 @@ async def _json(client: Any, url: str, headers: Mapping[str, str] | None = None)
 
 
 def _models(body: Any) -> list[ServedModel] | None:
-    """The list of `/models`; None when it is no such list."""
+    """Return the models of a `/models` answer; None when it is not such a list."""
     data = body.get("data") if isinstance(body, dict) else None
     if not isinstance(data, list) or not all(
         isinstance(item, dict) and isinstance(item.get("id"), str) for item in data
@@ -159,7 +159,7 @@ def _models(body: Any) -> list[ServedModel] | None:
 
 
 def _window(item: Mapping[str, Any]) -> int | None:
-    """OpenRouter and vLLM say it here, each in its own word."""
+    """Return the context window if the list has it: OpenRouter and vLLM each use their own key."""
     found: Sequence[Any] = [item.get("context_length"), item.get("max_model_len")]
     return next((count for count in found if isinstance(count, int) and count >= 256), None)
 

@@ -1,11 +1,11 @@
-"""What a text is about by the sum of its words' vectors: the meaning of a whole question, where single words mislead.
+"""The meaning of a whole question, as the sum of its words' vectors: single words can mislead.
 
-`word_vectors.bin` has for each of 9,600 stems a vector of 96 numbers from 0 to 62, learned from a model of sentences
-(`scripts/word_vectors.py`). Its first line holds the stems, then follows for each dimension a byte for each stem.
+`word_vectors.bin` has a vector of 96 numbers from 0 to 62 for each of 9,600 stems, learned from a sentence model
+(`scripts/word_vectors.py`). Its first line lists the stems. Then each dimension follows, with one byte per stem.
 
-The likeness of a question to every word is computed at once, in plain Python: a dimension is one large integer that
-has 16 bits for each word, so that adding two of them adds all words. A question is rounded to whole numbers from -3 to
-3, which no sum takes beyond its 16 bits.
+The similarity of a question to every word is computed at once, in plain Python: a dimension is one large integer with
+16 bits per word, so that adding two of them adds all words. A question is rounded to whole numbers from -3 to 3, so no
+sum exceeds its 16 bits.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from typing import NamedTuple
 
 TABLE = Path(__file__).with_name("word_vectors.bin")
 DIMENSIONS = 96
-MIDDLE = 31  # what stands for 0
+MIDDLE = 31  # stands for 0
 _MOST = 3
-_FAINT, _CLEAR = 40, 60  # the length of a vector that is about nothing, and of one that is about something
+_FAINT, _CLEAR = 40, 60  # the lengths of a vector without a clear topic, and of one with a clear topic
 
 
 class _Vectors(NamedTuple):
     places: dict[str, int]
     columns: list[bytes]
-    lanes: list[int]  # the same, 16 bits for each word
+    lanes: list[int]  # the columns with 16 bits per word
     ones: int
 
 
 class Gist:
-    """How like each word is to a question, and from 0 to 1 how clearly that is about something (`know` is not)."""
+    """A question's similarity to each word; `clear`, 0 to 1, says how clear its topic is (`know` alone has none)."""
 
     def __init__(self, places: dict[str, int], sums: array[int], zero: int, clear: float) -> None:
         self._places, self._sums, self._zero = places, sums, zero
         self.clear = clear
 
     def likeness(self, words: Iterable[str]) -> float:
-        """How like a text of these stems is to the question; above 0 when it is about something alike."""
+        """Return the similarity of a text of these stems to the question; above 0 for a similar topic."""
         get, sums = self._places.get, self._sums
         found = [sums[place] for word in words if (place := get(word)) is not None]
         return (sum(found) - self._zero * len(found)) / math.sqrt(len(found)) if found else 0.0
@@ -63,7 +63,7 @@ def _lanes(column: bytes) -> int:
 
 
 def gist(words: Iterable[str]) -> Gist | None:
-    """What a question of these stems is about; None when it has no word that says so."""
+    """Return the topic of a question of these stems; None when its words have no clear topic."""
     known = _vectors()
     asked = [place for word in words if (place := known.places.get(word)) is not None]
     if not asked:
@@ -77,9 +77,9 @@ def gist(words: Iterable[str]) -> Gist | None:
     sums = [0] * (2 * _MOST + 1)
     for step, lane in zip(steps, known.lanes, strict=True):
         if step:
-            sums[step] += lane  # below 0 from the end
+            sums[step] += lane  # a negative step counts from the end
     total = sum(step * sums[step] for step in range(1, _MOST + 1))
-    # 62 - x stands for the opposite of x, so that nothing falls below 0 on the way.
+    # 62 - x represents -x, so that no intermediate result falls below 0.
     below = sum(step * sums[-step] for step in range(1, _MOST + 1))
     total += 2 * MIDDLE * -sum(step for step in steps if step < 0) * known.ones - below
     made = array("H")

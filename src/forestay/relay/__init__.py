@@ -1,4 +1,4 @@
-"""The relay: the right context into a model, output of any length out of it, nothing altered (CRP 2.0)."""
+"""The relay: gives a model the right context and takes output of any length, without altering it (CRP 2.0)."""
 
 from typing import TYPE_CHECKING
 
@@ -7,16 +7,16 @@ from forestay.face import face
 if TYPE_CHECKING:
     from forestay.relay.documents.kinds import Converted, charset_of, document_kind
     from forestay.relay.documents.kinds import Kind as DocumentKind
+    from forestay.relay.envelope import pack
     from forestay.relay.evaluation import CUTS, Evaluation, questions_of
     from forestay.relay.facts import view
     from forestay.relay.guard import OPERATIONS, ROLES, Role, role_decision
     from forestay.relay.history import SessionHistories, SessionHistory, Shown, sessions
+    from forestay.relay.journal import Meters
     from forestay.relay.memories import Memories
     from forestay.relay.memory_entry import MemoryEntry, Origin, ShownEntry
     from forestay.relay.memory_index import FoundEntry
     from forestay.relay.memory_table import MemoryTable
-    from forestay.relay.meters import Meters
-    from forestay.relay.packing import pack
     from forestay.relay.ranking import rank
     from forestay.relay.reasons import Reason
     from forestay.relay.relay import MAX_SESSIONS_PER_APP, Relay

@@ -1,12 +1,12 @@
-"""Compaction: what nobody needs to be shown leaves the hot part of the index; nothing is merged, nothing is lost.
+"""Compaction: moves copies and superseded facts out of the hot part of the index; merges and loses nothing.
 
 Invariants:
 
-- K1  A fact is folded into another one only when both say the same in the same words: equal text, kind, heading,
-      entity, relation and confidence, from the same kind of source. Two that differ anywhere stay two.
-- K2  A fact that leans on the sentence before it (`It is closed.`) is never folded: the words may speak of two things.
+- K1  A fact is folded into another one only when both are equal: the same text, kind, heading, entity, relation and
+      confidence, from the same kind of source. Facts that differ anywhere stay apart.
+- K2  A fact that depends on the sentence before it (`It is closed.`) is never folded: equal words may mean two things.
 - K3  Every fact keeps its id, its place in its source and its signature; the cold part finds it by its own words.
-- K4  Compaction is one record: a process that dies before it is written has compacted nothing.
+- K4  Compaction is one record: a process that dies before it writes the record has compacted nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _GROWTH = 1.25
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """Which facts leave the hot part: copies with the fact that stands for them, and superseded ones."""
+    """The facts that leave the hot part: `folded` pairs a copy with the fact that it is folded into; `archived` are
+    superseded."""
 
     folded: tuple[tuple[int, int], ...] = ()
     archived: tuple[int, ...] = ()
@@ -36,12 +37,12 @@ class Compaction(msgspec.Struct, frozen=True):
 
 
 def due(facts: int, last: int) -> bool:
-    """Whether it is worth looking: many facts, and a quarter more than when it was last looked."""
+    """Whether a compaction is worthwhile: there are many facts, and a quarter more than at the last one."""
     return facts >= LEAST_FACTS and facts >= _GROWTH * last
 
 
 def plan(facts: Sequence[Fact], cold: Iterable[int]) -> Compaction:
-    """What can leave; the newest of equal facts stays, since it is the most recent one to have been said."""
+    """Choose the facts that leave; of equal facts the newest stays."""
     gone = set(cold)
     stands: dict[tuple[str, str, str, tuple[str, str, float]], int] = {}
     folded: list[tuple[int, int]] = []

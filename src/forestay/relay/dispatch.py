@@ -23,10 +23,11 @@ from forestay.kernel import Draft, Problem, canonical
 from forestay.models import Message, Model, Params, Reserving, ToolCall, ToolSpec, halves, joined, paired, whole
 from forestay.relay import drift, window
 from forestay.relay.continuation import Flow, Seam, Structure, is_wall, safe_cut
-from forestay.relay.envelope import envelope
+from forestay.relay.envelope import EMPTY, Packed, envelope
 from forestay.relay.extract import units
 from forestay.relay.facts import Batch, batches
-from forestay.relay.packing import Packed
+from forestay.relay.guard import Task, injection_records
+from forestay.relay.ingest import ingest, question, shortened
 from forestay.relay.report import completed, report_of
 from forestay.relay.types import QualityReport, Stop, StreamEvent
 from forestay.relay.warm import WINDOW, Dispatch, pack_text
@@ -61,6 +62,58 @@ class DispatchTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 PLAIN = DispatchTerms()
 _FREE = nullcontext()
+
+
+async def start(
+    session: Session,
+    task: Task,
+    terms: DispatchTerms,
+    *,
+    operation: str,
+    query: str | None = None,
+    remember: bool | None = None,
+    key: str = "",
+) -> tuple[list[Draft], window.Plan | None]:
+    """The records that begin a dispatch (CRP §1.3), and the plan of its first window where that is known already.
+
+    The text of a task that does not fit into the window is ingested first; what is sent is its beginning and its end.
+    The model's answer becomes facts where the caller asks for it (C20).
+    """
+    text = task.task_input
+    limit = task.intent.max_output_tokens
+    plan = window.plan(
+        session.model, session.warm.config, task.system_prompt, text, limit, terms.specs, terms.around
+    )  # fmt: skip
+    if not (fits := plan.fits):
+        if plan.system + plan.reserve + 64 > plan.context_window:
+            raise Problem(
+                "window_exceeded",
+                f"{plan.system} tokens of system prompt and tools and {plan.reserve} of output do not fit into "
+                f"{plan.context_window}.",
+                at="$.system_prompt",
+                limit=plan.context_window,
+            )
+        await ingest(session, text, trusted=True)
+        query = query or f"{task.goal}\n{question(text)}"
+        room = (plan.context_window - plan.system - plan.reserve) // 4
+        text = shortened(text, room, session.model.count_tokens)
+    begun = {
+        "dispatch_id": session.relay.ids.uuid4(),
+        "kind": operation,
+        "system_prompt": task.system_prompt,
+        "task_input": text,
+        "goal": task.goal,
+        "query": query or f"{task.goal}\n{text}".strip(),
+        "max_windows": task.intent.max_windows,
+        "max_output_tokens": limit,
+        # As text: a marker may be a character that the ledger refuses.
+        "flags": msgspec.json.encode(task.flags).decode(),
+        "auto_ingested": not fits,
+        "remember": session.warm.config.remember_answers if remember is None else remember,
+        **({"key": key} if key else {}),
+    }
+    drafts = [Draft("crp.dispatch.start", begun), *injection_records(task.flags)]
+    return drafts, plan if fits else None
 
 
 class WindowEngine:
@@ -179,7 +232,7 @@ class WindowEngine:
         """The models that may answer the next window: the caller's order, and once one has begun, that one alone."""
         models = self.session.models
         if not self.state.windows:
-            return models.ordered()
+            return models.ordered(self.session.warm.providers)
         return [self._chosen or models.named(self.state.model)]
 
     def _fall_back(self, problem: Problem, waiting: deque[Model]) -> bool:
@@ -250,11 +303,11 @@ class WindowEngine:
         return built
 
     async def _record(self, built: Built, params: Params) -> None:
-        """Records what the model is asked, and with it what that may cost where somebody counts."""
+        """Records what the model is asked, and reserves what that may cost where there is a budget."""
         said = {
             "dispatch_id": self.state.id,
             "window_id": built.window_id,
-            "facts": built.packed.numbers,
+            "facts": [item.number for item in built.packed.chosen],
             "input_tokens": built.input_tokens,
             "max_tokens": built.max_tokens,
             "saturation": round(built.saturation, 6),
@@ -285,7 +338,9 @@ class WindowEngine:
     async def _envelope(self, query: str, room: int) -> Packed:
         session = self.session
         started = session.clock.monotonic()
-        packed = await envelope(session, query, max(0, room), goal=self.state.goal)
+        goal, packed = self.state.goal, EMPTY
+        if goal or session.warm.facts:
+            packed = await envelope(session, query, max(0, room), goal=goal)
         session.relay.meters.took("crp_envelope_seconds", session.clock.monotonic() - started)
         return packed
 

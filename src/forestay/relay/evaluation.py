@@ -1,7 +1,7 @@
-"""How well a session finds what a person would look for: recall on the person's own questions, signal by signal.
+"""Measures how well a session finds answers: recall on a person's own questions, with each signal switched off in turn.
 
-A question is labelled with words that stand in the facts that answer it, or with the facts themselves. Recall at k is
-the share of questions with such a fact among the first k.
+A question is labelled with words from the facts that answer it, or with the facts themselves. Recall at k is the share
+of questions with such a fact among the first k.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAMES = Terms.__struct_fields__
 
 
 class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A question and what answers it: text of a fact, within one source where it is named, or ids of facts."""
+    """A question and what answers it: text of a fact, from `source` if that is given, or ids of facts."""
 
     question: str
     answer: str = ""
@@ -33,14 +33,14 @@ class Labelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """Recall at 5, 10, 25 and 50 with one way to rank."""
+    """Recall at 5, 10, 25 and 50 for one way of ranking."""
 
     name: str
     recall: dict[str, float]
 
 
 class Miss(msgspec.Struct, frozen=True):
-    """A question whose answer is not among the first ten, where the answer stands (from 1), and what came first."""
+    """A question whose answer is not among the first ten: the answer's place (from 1), and the text that came first."""
 
     question: str
     answer: str
@@ -49,7 +49,7 @@ class Miss(msgspec.Struct, frozen=True):
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """What `evaluate` found; `unlabelled` are questions whose answer stands in no fact: they count nowhere."""
+    """The result of `evaluate`. `unlabelled` lists the questions without an answer in any fact: they do not count."""
 
     questions: int
     facts: int
@@ -59,7 +59,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 def questions_of(text: str) -> list[Labelled]:
-    """The questions of a JSON Lines text; a Problem names the line that is none."""
+    """Read the questions of a JSON Lines text; a Problem names a line that is not a question."""
     found: list[Labelled] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -79,9 +79,9 @@ def questions_of(text: str) -> list[Labelled]:
 
 
 async def evaluate(warm: Warm, asked: Sequence[Labelled], near: Mapping[str, Near]) -> Evaluation:
-    """Recall with every signal, with each one left out, and with words alone; `near` is the meaning by question.
+    """Measure recall with all signals, without each one, and with words alone; `near` is the meaning by question.
 
-    The index belongs to the event loop, so this runs there, one question at a time, and lets others in between.
+    The index belongs to the event loop, so this runs on it and yields to other tasks after each question.
     """
     texts = [_plain(fact.text) for fact in warm.facts]
     labelled = [(item, answers) for item in asked if (answers := _answers(warm, texts, item))]
@@ -106,7 +106,7 @@ async def _places(
     near: Mapping[str, Near],
     terms: Terms,
 ) -> list[int | None]:
-    """For each question, where its first answer stands, counted from 1."""
+    """Return the place of each question's first answer, counted from 1."""
     found: list[int | None] = []
     for item, answers in labelled:
         ranked = rank(warm, item.question, terms=terms, near=near.get(item.question, NOWHERE))

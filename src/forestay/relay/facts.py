@@ -21,8 +21,7 @@ import blake3
 import msgspec
 
 from forestay.models import words
-from forestay.relay.entities import first_entity, relation
-from forestay.relay.extract import Kind, units
+from forestay.relay.extract import Kind, first_entity, relation, units
 from forestay.relay.guard import clean
 
 GENESIS = bytes(32)
@@ -67,12 +66,12 @@ class Fact(msgspec.Struct, gc=False):
     entity: str
     relation: str
     confidence: float
-    digest: bytes = b""  # the hash, once somebody asked for it
+    digest: bytes = b""  # the hash, once it was needed
     shown: int = 0
     superseded_by: int = -1
     folded_into: int = -1
     quarantined: bool = False
-    talk: bool = False  # a line that somebody says; derived from the text around it
+    talk: bool = False  # a line of a conversation; derived from the text around it
 
     @property
     def id(self) -> str:

@@ -16,12 +16,14 @@ import re
 import unicodedata
 from collections import deque
 from functools import cache, lru_cache, reduce
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from forestay.kernel import Clock, Decision, Draft, Grant, Policy, Problem, Request, SubjectRules
-from forestay.relay.types import InjectionMarker, SecurityFlags
+from forestay.kernel import Clock, Decision, Draft, Grant, Policy, Problem, Request, SubjectRules, canonical
+from forestay.relay.types import InjectionMarker, SecurityFlags, SessionConfig, TaskIntent
+
+T = TypeVar("T")
 
 MAX_INPUT_BYTES = 50_000_000
 _MARKERS_REPORTED = 1000
@@ -215,6 +217,43 @@ def both(one: SecurityFlags, other: SecurityFlags) -> SecurityFlags:
         False,
         one.integrity_violations + other.integrity_violations,
     )
+
+
+class Task(msgspec.Struct, frozen=True):
+    """A task whose texts have been validated."""
+
+    intent: TaskIntent
+    system_prompt: str
+    task_input: str
+    goal: str
+    flags: SecurityFlags
+
+
+def checked(intent: TaskIntent) -> Task:
+    """The task with its texts validated (G1)."""
+    (system_prompt, task_input, goal), flags = validate_all(
+        system_prompt=intent.system_prompt or "", task_input=intent.task_input or "", description=intent.description
+    )
+    return Task(intent, system_prompt, task_input, goal, flags)
+
+
+def read(values: dict[str, Any], type: type[T], what: str, root: str = "$") -> T:
+    """`values` as `type`, or a Problem that says where `what` has a mistake."""
+    try:
+        return msgspec.convert(values, type)
+    except msgspec.ValidationError as error:
+        message, where = canonical.located(error, root)
+        raise Problem("schema_mismatch", f"The {what} has a mistake: {message}", at=where) from error
+
+
+def intent_of(**values: Any) -> TaskIntent:
+    """A task from what a caller says."""
+    return read(values, TaskIntent, "task")
+
+
+def config_of(values: dict[str, Any]) -> SessionConfig:
+    """A session's configuration from what a caller says."""
+    return read(values, SessionConfig, "configuration", "$.config")
 
 
 # Roles

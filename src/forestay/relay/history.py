@@ -1,10 +1,10 @@
-"""Relay sessions read back from the ledger: facts and their sources, what a model was shown, how answers fared.
+"""Reads relay sessions back from the ledger: their facts and sources, a model's input, and the quality of its answers.
 
-Y1  Looking changes nothing: a session is folded from its records, never resumed, and no record is written.
-Y2  A closed session is shown as it stood when it was closed; the ledger still has what its memory let go.
-Y3  What a model was shown is put together again from the facts on record, and compared with the hash on record.
-Y4  Looking holds nobody up: records are read page by page, what was folded is kept for the next look, and a session of
-    more than MOST_RECORDS is not folded at all.
+Y1  Reading changes nothing: a session is folded from its records, never resumed, and no record is written.
+Y2  A closed session is shown as it was when it closed; the ledger still has what the session's memory has dropped.
+Y3  A model's input is rebuilt from the recorded facts and compared with the recorded hash.
+Y4  Reading does not block others: records are read page by page, the folded state is kept for the next call, and a
+    session of more than MOST_RECORDS records is not folded at all.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import msgspec
 from forestay.kernel import Problem, Record, canonical
 from forestay.models import Message
 from forestay.relay import guard, inspect, window
+from forestay.relay.envelope import pack
 from forestay.relay.facts import Batch, Fact
-from forestay.relay.packing import pack
 from forestay.relay.ranking import Ranked, rank
 from forestay.relay.relay import Relay
 from forestay.relay.session import Session
@@ -38,7 +38,7 @@ _PLENTY = 1 << 40
 
 
 class SessionLine(msgspec.Struct, frozen=True):
-    """A session in the list."""
+    """A session's line in the list."""
 
     id: str
     app: str
@@ -56,7 +56,7 @@ class SessionLine(msgspec.Struct, frozen=True):
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """A fact in its source: what stands before it, the fact's own bytes, what stands after."""
+    """A fact in its source: the text before it, its own text, the text after it."""
 
     before: str
     own: str
@@ -110,18 +110,18 @@ class DispatchSeen(msgspec.Struct, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What the relay put before the model in one window; `proven` when it hashes to what the ledger recorded."""
+    """A model's input in one window; `proven` when its hash is the one in the ledger."""
 
     messages: tuple[Message, ...]
     envelope: str
     facts: tuple[Fact, ...]
     proven: bool
     output: str | None
-    """What the model said; None while it has not ended."""
+    """The model's output; None until the window completes."""
 
 
 class SessionHistory:
-    """One session, folded from its records (Y1, Y2). What was folded is kept, and only what is new is read (Y4)."""
+    """One session, folded from its records (Y1, Y2). It keeps the folded state and reads only new records (Y4)."""
 
     def __init__(self, relay: Relay, session_id: str) -> None:
         self.id = session_id
@@ -134,7 +134,7 @@ class SessionHistory:
         self._alone = asyncio.Lock()
 
     async def catch_up(self) -> None:
-        """Take in what was recorded since."""
+        """Fold the records that are new since the last call."""
         async with self._alone:
             async for record in _records(self._relay, self.id, self.seq + 1):
                 self._take(record)
@@ -161,7 +161,7 @@ class SessionHistory:
         return "expired" if self._relay.clock.now_ms() >= self.warm.expires_ms else "open"
 
     def found(self, query: str) -> list[tuple[Fact, float]]:
-        """Facts with their score for `query`; without one every fact in its order."""
+        """Return facts with their score for `query`; for an empty query, every fact in its order."""
         if not query.strip():
             return [(fact, fact.confidence) for fact in self.warm.facts]
         return [(self.warm.facts[item.number], item.score) for item in rank(self.warm, query, limit=500)]
@@ -172,7 +172,7 @@ class SessionHistory:
         return self.warm.facts[number]
 
     async def passage(self, fact: Fact) -> Passage:
-        """The fact inside the text it was cut out of; one record is read for it."""
+        """Return the fact inside the text that it comes from; reads one record."""
         place = bisect_right(self._places, fact.number, key=itemgetter(0)) - 1
         if place < 0:
             raise Problem("not_found", "The source of this fact is not on record.", session_id=self.id)
@@ -180,7 +180,7 @@ class SessionHistory:
         return _passage(_batch(record), fact)
 
     async def preview(self, system_prompt: str, task: str) -> EnvelopePreview:
-        """What the model would be shown for `task`, and why each fact is there."""
+        """Return the envelope that a dispatch would build for `task`, and why each fact is in it."""
         if self.warm.bound:
             raise Problem(
                 "permission_denied",
@@ -194,7 +194,7 @@ class SessionHistory:
         return await inspect.preview(session, system_prompt, task, None, "")
 
     async def shown(self, window_id: str) -> Shown:
-        """What the relay put before the model in this window (Y3)."""
+        """Rebuild the model's input in this window (Y3)."""
         for dispatch in self._dispatches.values():
             for item in dispatch.windows:
                 if item.id == window_id:
@@ -221,14 +221,14 @@ class SessionHistory:
 
 
 class SessionHistories:
-    """Sessions as they were last looked at, the latest few of them (Y4)."""
+    """Reads sessions, and keeps the folded state of the last few (Y4)."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._kept: dict[str, SessionHistory] = {}
 
     async def session(self, session_id: str) -> SessionHistory:
-        """The session as its records have it now."""
+        """Return the session, folded from all its records."""
         plain = len(session_id) == 36 and all(character in "0123456789abcdef-" for character in session_id)
         head = (await self._relay.ledger.head(_stream(session_id))).seq if plain else -1
         if head < 0:
@@ -236,7 +236,7 @@ class SessionHistories:
         if head >= MOST_RECORDS:
             raise Problem(
                 "payload_too_large",
-                "This session is too large to be put together for a page.",
+                "This session is too large to be shown on a page.",
                 records=head + 1,
                 limit=MOST_RECORDS,
                 fix=f"Read its records in the ledger: {_stream(session_id)}.",
@@ -250,7 +250,7 @@ class SessionHistories:
 
 
 async def sessions(relay: Relay, *, after: int = 0, limit: int = 50) -> list[SessionLine]:
-    """Sessions, the newest first, closed ones included."""
+    """List sessions, the newest first, closed ones included."""
     now = relay.clock.now_ms()
     rows = await relay.ledger.query(
         "SELECT id, app, role, CASE WHEN closed = 1 THEN 'closed' WHEN expires_ms <= ? THEN 'expired' ELSE 'open' END, "
@@ -262,13 +262,13 @@ async def sessions(relay: Relay, *, after: int = 0, limit: int = 50) -> list[Ses
 
 
 def fold(warm: Warm, record: Record) -> None:
-    """Take a record into the state, as if nobody had closed the session (Y2)."""
+    """Fold a record into the state, but not the session's closing (Y2)."""
     if record.type != CLOSED:
         warm.apply(record.type, record.payload)
 
 
 def take(found: dict[str, DispatchSeen], record: Record) -> None:
-    """Take a record into the dispatches: its start, its windows, its report."""
+    """Fold a record into the dispatches: their starts, their windows, their reports."""
     payload = record.payload
     if record.type == "crp.dispatch.start":
         found[payload["dispatch_id"]] = _started(record)
@@ -292,7 +292,7 @@ def take(found: dict[str, DispatchSeen], record: Record) -> None:
 
 
 async def _records(relay: Relay, session_id: str, start: int, end: int | None = None) -> AsyncIterator[Record]:
-    """The session's records before `end`, a page at a time; others get their turn after each batch of facts (Y4)."""
+    """Yield the session's records before `end`, read page by page; yield to other tasks after each batch (Y4)."""
     while end is None or start < end:
         limit = _PAGE if end is None else min(_PAGE, end - start)
         page = await relay.ledger.read(_stream(session_id), start, limit)
@@ -346,7 +346,7 @@ def _completed(dispatch: DispatchSeen, record: Record) -> None:
 
 
 def _unanswered(dispatch: DispatchSeen, model: str = "") -> None:
-    """The last window was built, and its model failed."""
+    """Mark the last window as failed: it was built, and its model gave no answer."""
     for item in dispatch.windows[-1:]:
         if item.said_at is None:
             item.finish, item.model = "failed", item.model or model
@@ -357,7 +357,7 @@ def _batch(record: Record) -> Batch:
 
 
 def _passage(batch: Batch, fact: Fact) -> Passage:
-    if not batch.text:  # shared from another session: the fact came without its surroundings
+    if not batch.text:  # shared from another session: without the text around the fact
         return Passage("", fact.text, "", False, False)
     data = batch.text.encode()
     start, end = fact.start - batch.base, fact.end - batch.base

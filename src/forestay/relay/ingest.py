@@ -1,18 +1,18 @@
-"""Taking a text in: facts in batches, corrections marked, injected instructions kept back, all of it told (C6, C16).
+"""Ingests a text: keeps its facts in batches, marks corrections, quarantines injected instructions (C6, C16).
 
 Invariants:
 
-- I1  Nothing that was ingested is lost or refused for what it says: a fact is kept, and at most marked.
-- I2  A fact is superseded only by its own source's later text, or by a source that the caller said supersedes it.
-      A text without a label is nobody's later version. A fact is taken back only where the caller said that a text is
-      all that its source says now (`whole`), or that the source is gone.
+- I1  No fact is lost or refused because of its content: every fact is kept, and at most marked.
+- I2  A fact is superseded only by its own source's later text, or by a source that the caller named as superseding it.
+      A text without a label is not a later version of any source. A fact is taken back only when the caller said that
+      a text is all that its source says now (`whole`), or that the source is gone.
 - I3  A fact is quarantined only for an instruction to the model; the answer counts it, and `restore` undoes it.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import blake3
@@ -43,8 +43,8 @@ async def ingest(
 ) -> ExtractionResult:
     """Keep every unit of `text` as a fact of the source `label`; the same text under the same label is kept once.
 
-    A `whole` text is all that its source says now: what else the source said is taken back. The text of a `trusted`
-    caller may hold instructions: it is the caller's own task.
+    A `whole` text is all that its source says now: the source's other facts are taken back. A `trusted` text may hold
+    instructions: it is the caller's own task.
     """
     size = guard.check_text(text, "text")
     name = _label(UNNAMED if label is None else label)
@@ -65,7 +65,7 @@ async def ingest(
     made = batches(
         text, source, window=warm.windows, first=first, key=session.key, parent=warm.parent, corrects=corrects
     )
-    # Each batch continues the chain of the one before it; a few at a time are written, so that memory stays bounded.
+    # Each batch continues the chain of the batch before it. A few at a time are written, so memory stays bounded.
     while group := list(itertools.islice(made, _BATCHES_AT_ONCE)):
         session.stage_facts(group)
         if len(group) == _BATCHES_AT_ONCE:
@@ -85,7 +85,7 @@ async def ingest(
 
 
 async def take_back(session: Session, label: str) -> int:
-    """The source is gone: what it said is kept and no longer shown. How many facts that are."""
+    """Take back the facts of a source that is gone: they are kept and no longer shown. Return their number."""
     source = _source(session.warm, label, "$.source_label")
     gone = _gone(session.warm, source, ())
     if gone:
@@ -94,7 +94,7 @@ async def take_back(session: Session, label: str) -> int:
 
 
 async def restore(session: Session, fact_ids: Sequence[str] | None, label: str | None) -> Restored:
-    """Let facts stand again that were quarantined or superseded; one whose signature does not hold stays out."""
+    """Restore quarantined or superseded facts; refuse a fact whose signature does not hold."""
     warm = session.warm
     if (fact_ids is None) == (label is None):
         raise Problem("invalid_request", "Give fact_ids or a source_label, one of them.", at="$.fact_ids")
@@ -107,7 +107,7 @@ async def restore(session: Session, fact_ids: Sequence[str] | None, label: str |
     if broken := [fact.id for fact in facts if not verify(warm.facts, fact.number, session.key)]:
         raise Problem(
             "chain_verification_failed",
-            f"Fact {broken[0]} is not what was signed; it stays out.",
+            f"Fact {broken[0]} does not match its signature; it is not restored.",
             facts=broken[:100],
         )
     if facts:
@@ -116,7 +116,7 @@ async def restore(session: Session, fact_ids: Sequence[str] | None, label: str |
 
 
 async def share(session: Session, target: Session, fact_ids: Sequence[str] | None) -> int:
-    """Copy facts of `session` into `target`, newly signed there; quarantined facts stay where they are."""
+    """Copy facts of `session` into `target`, signed with the target's key; quarantined facts are left out."""
     if target is session:
         raise Problem("invalid_request", "A session cannot share with itself.", at="$.target_session_id")
     if target.warm.app_id != session.warm.app_id:
@@ -142,7 +142,7 @@ async def share(session: Session, target: Session, fact_ids: Sequence[str] | Non
 
 
 def _known(warm: Warm, digest: str) -> list[Fact] | None:
-    """The facts of this very text, unless a later one corrected them: a source may go back to what it said before."""
+    """Return the facts of exactly this text; None when a later text corrected them: the source may say it again."""
     if (place := warm.sources.get(digest)) is None:
         return None
     facts = warm.facts[place[0] : place[0] + place[1]]
@@ -150,7 +150,7 @@ def _known(warm: Warm, digest: str) -> list[Fact] | None:
 
 
 def _gone(warm: Warm, source: str, kept: Sequence[Fact]) -> list[int]:
-    """The facts of `source` that stand and are not among `kept`."""
+    """Return the facts of `source` that are not superseded and not among `kept`."""
     still = {fact.number for fact in kept}
     return [
         fact.number
@@ -160,7 +160,7 @@ def _gone(warm: Warm, source: str, kept: Sequence[Fact]) -> list[int]:
 
 
 def _lost(warm: Warm, gone: Sequence[int], kept: Sequence[Fact]) -> int:
-    """How many of the facts that are gone nobody says again."""
+    """Count the facts in `gone` that no fact in `kept` repeats."""
     again = {(fact.context, fact.text) for fact in kept}
     return sum((warm.facts[number].context, warm.facts[number].text) not in again for number in gone)
 
@@ -170,7 +170,7 @@ def _taken_back(label: str, facts: Sequence[int]) -> Draft:
 
 
 def _corrects(warm: Warm, source: str, supersedes: Sequence[str]) -> list[str]:
-    """I2: the source itself, those that it supersedes, and those that they supersede."""
+    """Return the source, the sources that it supersedes, and those that they supersede (I2)."""
     named = [_source(warm, label, "$.supersedes") for label in supersedes]
     found = [source, *warm.corrects.get(source, ()), *named]
     return list(dict.fromkeys([*found, *(older for item in named for older in warm.corrects.get(item, ()))]))
@@ -189,9 +189,9 @@ def _source(warm: Warm, label: str, at: str) -> str:
 
 
 def _marked(facts: Sequence[Fact], text: str, found: Sequence[tuple[int, int, str]], stripped: bool) -> dict[int, str]:
-    """The facts that hold an injected instruction, or a part of one, with the name of its pattern (I3).
+    """Return the facts with an injected instruction, or a part of one, and the name of its pattern (I3).
 
-    Where control characters were stripped, an instruction may have hidden behind them: the clean text is read too.
+    When control characters were stripped, an instruction may hide behind them: the clean text is checked too.
     """
     held = {fact.number: marks[0][2] for fact in facts if (marks := guard.injected(fact.text))} if stripped else {}
     at, at_byte, place = 0, 0, 0
@@ -259,8 +259,54 @@ def _label(label: str) -> str:
     if not label or len(label) > _LABEL_LIMIT:
         raise Problem(
             "invalid_request",
-            f"A source label has 1 to {_LABEL_LIMIT} characters.",
+            f"A source label must have 1 to {_LABEL_LIMIT} characters.",
             at="$.source_label",
             observed=len(label),
         )
     return label
+
+
+# A task that does not fit into the window
+
+_PARAGRAPH = 600
+_NOTE = "\n\n[The middle of this input is left out here; what it says about the task stands in the passages above.]\n\n"
+
+
+def shortened(text: str, room: int, count: Callable[[str], int]) -> str:
+    """The first and the last part of `text`, cut at lines or spaces, together at most `room` tokens.
+
+    People put the question first or last; both ends are kept.
+    """
+    room = max(16, room - count(_NOTE))
+    characters = max(32, int(len(text) * room / max(1, count(text)) / 2))
+    while characters:
+        head, tail = _beginning(text, characters), _ending(text, characters)
+        if count(head) + count(tail) <= room:
+            return head + _NOTE + tail
+        characters = characters * 3 // 4
+    return _NOTE.strip()
+
+
+def question(text: str) -> str:
+    """What the task asks, for the ranking: its first and its last paragraph."""
+    first, _, _ = text.strip().partition("\n\n")
+    _, _, last = text.strip().rpartition("\n\n")
+    return f"{first[:_PARAGRAPH]}\n{last[-_PARAGRAPH:]}"
+
+
+def _beginning(text: str, limit: int) -> str:
+    part = text[:limit]
+    for mark in ("\n\n", "\n", " "):
+        at = part.rfind(mark, limit // 2)
+        if at > 0:
+            return part[:at]
+    return part
+
+
+def _ending(text: str, limit: int) -> str:
+    part = text[-limit:]
+    for mark in ("\n\n", "\n", " "):
+        at = part.find(mark, 0, limit // 2)
+        if at >= 0:
+            return part[at + len(mark) :]
+    return part

@@ -1,4 +1,4 @@
-"""Operations that look and change nothing: status, preview, estimates, the audit (CRP §1.2)."""
+"""Operations that change nothing: status, preview, estimates, the audit (CRP §1.2)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from forestay.kernel import Record, iso
 from forestay.relay import guard, report, window
-from forestay.relay.envelope import near, packed_for
-from forestay.relay.packing import explain
+from forestay.relay.envelope import explain, near, packed_for
 from forestay.relay.types import CostEstimate, EnvelopePreview, Pricing, RemainingBudget, SessionStatus
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ def status(session: Session) -> SessionStatus:
     warm = session.warm
     windows, tokens_in, tokens_out = warm.left()
     capped = any(item is not None for item in (windows, tokens_in, tokens_out))
-    model = session.model if session.models else None
+    model = session.model if session.models.known(warm.providers) else None
     pending = warm.dispatch
     return SessionStatus(
         session_id=session.id,

@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from forestay.models import believed, words
-from forestay.relay.lines import SPEAKER, is_named, leans, lends
+from forestay.relay.ranking import SPEAKER, is_named, leans, lends
 from forestay.relay.vectors import Vectors
 from forestay.relay.warm import Warm
 
@@ -34,49 +34,39 @@ class Near(msgspec.Struct, frozen=True):
     likeness: Mapping[int, float] = {}
     belief: float = 1.0
 
+    @property
+    def stands_in(self) -> bool:
+        """Whether the embedder is not believed: what it finds comes behind the rest, and lends nothing (M2)."""
+        return self.belief < _STANDS_IN
+
+    def add_to(
+        self, warm: Warm, text: str, relevance: dict[int, float], questions: int, cold: bool, *, missing: float
+    ) -> None:
+        """Adds likeness in meaning to `text` to `relevance`, which is likeness in words (M1, M2).
+
+        It counts the more, the more of the text is `missing` in the best fact by words. The vector of a text of several
+        `questions` means none of them, so it counts the less the more there are.
+        """
+        most = self.belief * (_MOST + missing) / max(1, questions) ** 2
+        if self.stands_in and relevance:
+            behind = _BEHIND * min(relevance.values())
+            for number, likeness in self.likeness.items():
+                if number not in relevance and (cold or number in warm.index):
+                    relevance[number] = min(most, behind) * likeness
+            return
+        for number, likeness in _scaled(warm, self.likeness, words(text)).items():
+            if cold or number in warm.index:
+                held = relevance.get(number, 0.0)
+                relevance[number] = held + most * likeness * (1 - _BESIDE_WORDS * min(1.0, held))
+
 
 NOWHERE = Near()
 
 
 def near_to(vectors: Vectors | None, text: str, without: AbstractSet[int] = frozenset()) -> Near:
-    """What is like `text` in meaning, but for the facts in `without`. Call it in a thread."""
+    """The facts that are like `text` in meaning, without those in `without`. Call it in a thread."""
     found = {} if vectors is None else vectors.near(text, _LOOKED_AT, without)
     return NOWHERE if vectors is None or not found else Near(found, believed(vectors.embedder))
-
-
-def without_speakers(warm: Warm, text: str) -> str:
-    """`text` without the names of those who talk: whom a question is about says nothing of what it means."""
-    if not warm.speakers:
-        return text
-    kept = [word for word in text.split() if warm.speakers.isdisjoint(words(word))]
-    return " ".join(kept) or text
-
-
-def stands_in(near: Near) -> bool:
-    """Whether the embedder is not believed: what it finds comes behind the rest, and lends nothing (M2)."""
-    return near.belief < _STANDS_IN
-
-
-def add_meaning(
-    warm: Warm, text: str, relevance: dict[int, float], near: Near, questions: int, cold: bool, *, missing: float
-) -> None:
-    """Adds likeness in meaning to `text` to `relevance`, which is likeness in words (M1, M2).
-
-    It counts the more, the more of the text is `missing` in the best fact by words.
-
-    The vector of a text of several `questions` means none of them, so it counts the less the more there are.
-    """
-    most = near.belief * (_MOST + missing) / max(1, questions) ** 2
-    if stands_in(near) and relevance:
-        behind = _BEHIND * min(relevance.values())
-        for number, likeness in near.likeness.items():
-            if number not in relevance and (cold or number in warm.index):
-                relevance[number] = min(most, behind) * likeness
-        return
-    for number, likeness in _scaled(warm, near.likeness, words(text)).items():
-        if cold or number in warm.index:
-            held = relevance.get(number, 0.0)
-            relevance[number] = held + most * likeness * (1 - _BESIDE_WORDS * min(1.0, held))
 
 
 def _scaled(warm: Warm, likeness: Mapping[int, float], asked: Collection[str]) -> dict[int, float]:

@@ -2,13 +2,13 @@
 
 Invariants:
 
-- M1  What an entry says stands on disk sealed under a key of its own, and in no other form.
-- M2  When `forget` returns, the key is destroyed: the ledger keeps the fact and a mark that nobody can check any more.
-      An entry whose forgetting is on record is given to nobody; a crash in between ends at the next `start`.
+- M1  An entry's content is on disk only sealed under its own key.
+- M2  When `forget` returns, the key is destroyed. The ledger keeps the event and a mark that nobody can check any more.
+      No caller gets an entry whose forgetting is on record; after a crash in between, the next `start` finishes it.
 - M3  An entry belongs to a tenant and a memoryRef. No other tenant reads, finds or forgets it.
-- M4  An entry whose time has passed is given to nobody, and forgotten by the next sweep.
-- M5  An entry that is put again under the same id is that entry, whatever became of it.
-- M6  Secrets are taken out of what is put, before it is sealed.
+- M4  No caller gets an expired entry, and the next sweep forgets it.
+- M5  Putting an entry again under the same id returns the first entry, even one that was forgotten.
+- M6  Secrets are removed from an entry before it is sealed.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from forestay.relay.memory_table import NEVER, PREFIX
 MAX_ENTRY_BYTES = 16 * 1024
 MAX_PER_REF = 1_000
 MAX_TAGS = 32
-_TENANTS = 32  # so many tenants' entries are held open
-_COUNTED = 10_000  # of so many memories it is known how full they are at most
+_TENANTS = 32  # tenants whose entries are held open
+_COUNTED = 10_000  # memories with a known upper bound of their entries
 _AT_ONCE = 100
-_FEW = 4  # so many are opened without another thread
+_FEW = 4  # up to this number, entries are opened without another thread
 _IDLE_SECONDS = 60.0
 _KIND = "mem"
 Why = Literal["requested", "expired", "made-room"]
@@ -52,7 +52,7 @@ _log = logging.getLogger("forestay.memory")
 
 
 class Memories:
-    """The memories of one ledger. `start` ends what a crash left undone and begins to sweep, `close` stops."""
+    """The memories of one ledger. `start` finishes what a crash interrupted and begins to sweep, `close` stops."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Memories:
         shared: bool = False,
         blotted: Callable[[str, str], Awaitable[str]] | None = None,
     ) -> None:
-        """`shared`: other processes keep memories in the same ledger. `blotted` takes a tenant's secrets out of a text
+        """`shared`: other processes keep memories in the same ledger. `blotted` removes a tenant's secrets from a text
         before it is kept."""
         self._ledger = ledger
         self._shared = shared
@@ -76,14 +76,14 @@ class Memories:
         self._embedder = embedder
         self._blotted = blotted
         self._open: OrderedDict[str, MemoryIndex] = OrderedDict()
-        self._new: dict[str, dict[str, MemoryEntry]] = {}  # by tenant, what was put and is in no index yet
-        self._leaving: set[str] = set()  # what is being forgotten
-        self._at_most: dict[tuple[str, str], int] = {}  # by tenant and memoryRef: no more entries are there than this
+        self._new: dict[str, dict[str, MemoryEntry]] = {}  # by tenant: entries that were put and are in no index yet
+        self._leaving: set[str] = set()  # entries that are being forgotten
+        self._at_most: dict[tuple[str, str], int] = {}  # by tenant and memoryRef: an upper bound of the entries
         self._woken = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
 
     def capability(self) -> dict[str, Any]:
-        """What discovery says (RFC 0080 §A)."""
+        """Return the entry for discovery (RFC 0080 §A)."""
         modes = ["filter", *(["semantic"] if self._embedder is not None else [])]
         return {
             "supported": True,
@@ -108,8 +108,8 @@ class Memories:
                 await self._worker
 
     async def mend(self) -> None:
-        """Destroy the keys that no entry has: forgotten, or never written (M2). A key without a record may be that of
-        an entry which another process is about to write."""
+        """Destroy the keys without an entry: it was forgotten or never written (M2). When the ledger is shared, a key
+        without a record stays: another process may be about to write its entry."""
         names = await self._vault.names(f"{_KIND}_")
         rows = await self._ledger.query("SELECT doc FROM memory_entries") if names else []
         idle = sorted(set(names) - {_sealed(doc).key_name for (doc,) in rows})
@@ -132,8 +132,8 @@ class Memories:
         make_room: bool = False,
         along: Callable[[Append], None] | None = None,
     ) -> Sealed:
-        """Keep an entry; it is on disk when this returns. A caller that must not make two gives the id (M5). Where the
-        memory is full, `make_room` forgets its oldest entry. `along` takes the record to write it with others."""
+        """Keep an entry; it is on disk when this returns. A caller that must not make two gives the id (M5). When the
+        memory is full, `make_room` forgets its oldest entry. With `along`, the caller writes the record with others."""
         name = memory_id or self._ids.new(_KIND)
         if known := await self._ledger.read(PREFIX + name, 0, 1):
             return _own(known[0].payload, tenant)
@@ -158,7 +158,7 @@ class Memories:
                 raise
             known = await self._ledger.read(PREFIX + name, 0, 1)
             there = msgspec.convert(known[0].payload, Sealed)
-            if there.key_name != key_name:  # the key was made for nothing
+            if there.key_name != key_name:  # the new key is not needed
                 await self._vault.destroy([key_name])
             return _own(known[0].payload, tenant)
         if tenant in self._open:
@@ -167,14 +167,14 @@ class Memories:
         return sealed
 
     async def _key(self, name: str) -> tuple[str, bytes]:
-        """A key for an entry. Beside other processes it has the entry's name: `mend` then knows whose it is."""
+        """Return a key for an entry and the key's name; in a shared ledger, `mend` needs it to be the entry's id."""
         if self._shared:
             return name, await self._vault.keep(name, self._randomness.bytes(KEY_BYTES))
         return await self._vault.fresh(f"{_KIND}_", self._randomness)
 
     async def _room(self, tenant: str, memory_ref: str, make_room: bool) -> None:
-        """Refuse one more entry than a memory may have, or make room for it. Entries are counted again when there could
-        be too many: of those that were forgotten since the last time nobody keeps account."""
+        """Refuse an entry over a memory's limit, or make room for it. The bound does not go down when entries are
+        forgotten, so the entries are counted again when the bound reaches the limit."""
         of = "FROM memory_entries WHERE tenant = ? AND memory_ref = ?"
         at_most = self._at_most.get((tenant, memory_ref), MAX_PER_REF)
         if self._shared or at_most >= MAX_PER_REF:
@@ -186,7 +186,7 @@ class Memories:
         if full <= 0:
             return
         if not make_room:
-            message = "This memory has as many entries as it may have."
+            message = "This memory is full."
             raise Problem("state_conflict", message, limit=MAX_PER_REF, fix="Forget some of them.")
         rows = await self._ledger.query(
             f"SELECT memory_id {of} ORDER BY created_ms, memory_id LIMIT ?",
@@ -197,14 +197,14 @@ class Memories:
     # Reading
 
     async def get(self, tenant: str, memory_id: str) -> MemoryEntry:
-        """One entry; a forgotten one, an expired one and another tenant's are not there."""
+        """Return one entry; raise `not_found` for a forgotten or expired one, and for another tenant's."""
         found = await self.several(tenant, [memory_id])
         if not found:
             raise Problem("not_found", "There is no such memory.", memoryId=memory_id[:128])
         return found[0]
 
     async def several(self, tenant: str, ids: Sequence[str]) -> list[MemoryEntry]:
-        """Those of a few entries that are there, in the order of `ids`."""
+        """Return those of a few entries that exist, in the order of `ids`."""
         now = self._clock.now_ms()
         known = self._open[tenant].known if tenant in self._open else {}
         found = {name: known[name] for name in ids if name in known and self._is_there(known[name], now)}
@@ -221,27 +221,27 @@ class Memories:
         return [found[name] for name in ids if name in found]
 
     def _is_there(self, entry: MemoryEntry, now: int) -> bool:
-        """Whether an entry that is held open is on record for sure: nobody else, and nobody here, forgets it (M2)."""
+        """Whether an open entry certainly still exists: no process is forgetting it, and it has not expired (M2)."""
         is_kept = not self._shared and entry.id not in self._leaving
         return is_kept and (entry.expires_ms is None or entry.expires_ms > now)
 
     async def listed(
         self, tenant: str, memory_ref: str | None = None, tag: str | None = None, limit: int | None = None
     ) -> list[MemoryEntry]:
-        """A tenant's entries, the newest first."""
+        """List a tenant's entries, the newest first."""
         index = await self._index(tenant)
         return index.listed(memory_ref, tag, self._clock.now_ms())[:limit]
 
     async def search(
         self, tenant: str, query: str, memory_ref: str | None = None, tag: str | None = None, limit: int = 10
     ) -> list[FoundEntry]:
-        """The entries that answer `query` best."""
+        """Return the entries that answer `query` best."""
         index = await self._index(tenant)
         async with index.turn:
             return await index.search(query, memory_ref, tag, limit, self._clock.now_ms())
 
     async def _index(self, tenant: str) -> MemoryIndex:
-        """The tenant's entries as they are now."""
+        """Return the index with the tenant's current entries."""
         index = self._open.setdefault(tenant, MemoryIndex(self._embedder))
         self._open.move_to_end(tenant)
         while len(self._open) > _TENANTS:
@@ -257,12 +257,12 @@ class Memories:
                     tuple(new),
                 )
                 index.add([new[name] for (name,) in rows if name in new])
-            for name in index.known.keys() & new.keys():  # the others are not written yet
+            for name in index.known.keys() & new.keys():  # the rest is not written yet
                 del new[name]
         return index
 
     async def _fill(self, tenant: str, index: MemoryIndex) -> None:
-        """Open what the index does not have of the tenant's entries, and leave out what is not there any more."""
+        """Bring the index up to date: open the tenant's entries that it lacks, drop those that no longer exist."""
         rows = await self._ledger.query(
             "SELECT memory_id FROM memory_entries WHERE tenant = ? AND expires_ms > ? ORDER BY memory_id",
             (tenant, self._clock.now_ms()),
@@ -284,7 +284,7 @@ class Memories:
         index.is_whole = True
 
     async def _opened(self, docs: Sequence[str]) -> list[MemoryEntry]:
-        """The entries whose keys are there: one whose key is gone is forgotten (M2)."""
+        """Open the entries whose keys exist; an entry without its key is forgotten (M2)."""
         sealed = [_sealed(doc) for doc in docs]
         keys = await self._vault.get([item.key_name for item in sealed]) if sealed else {}
         return [unseal(item, keys[item.key_name]) for item in sealed if item.key_name in keys]
@@ -292,7 +292,7 @@ class Memories:
     # Forgetting
 
     async def forget(self, tenant: str, memory_id: str, *, by: Origin = NOBODY) -> None:
-        """Forget one entry for good (M2)."""
+        """Forget one entry forever (M2)."""
         rows = await self._ledger.look_up(
             "SELECT memory_id FROM memory_entries WHERE memory_id = ? AND tenant = ?", (memory_id, tenant)
         )
@@ -303,7 +303,7 @@ class Memories:
     async def forget_all(
         self, tenant: str, memory_ref: str | None = None, tag: str | None = None, *, by: Origin = NOBODY
     ) -> int:
-        """Forget every entry of a memory, of a tag, or of both; how many that were."""
+        """Forget every entry of a memory, of a tag, or of both; return their number."""
         if memory_ref is None and tag is None:
             raise Problem("schema_mismatch", "Name a memory, a tag or both.", at="$")
         found = [entry.id for entry in await self.listed(tenant, memory_ref, tag)]
@@ -316,7 +316,7 @@ class Memories:
             await self._forget_all(names, why, by)
         finally:
             if names:
-                self._open.clear()  # nothing of it stays in this process either
+                self._open.clear()  # nothing of the entries stays in this process either
             self._leaving.difference_update(names)
 
     async def _forget_all(self, names: Sequence[str], why: Why, by: Origin) -> None:
@@ -338,11 +338,11 @@ class Memories:
         try:
             await self._ledger.append(PREFIX + name, [Draft("memory.forgotten", said)], expect=0)
         except Problem as problem:
-            if problem.key != "ledger_conflict":  # else it was forgotten meanwhile
+            if problem.key != "ledger_conflict":  # on a conflict, it was forgotten meanwhile
                 raise
 
     async def sweep(self) -> float:
-        """Forget what has expired; the seconds until the next one does (M4)."""
+        """Forget expired entries; return the seconds until the next sweep (M4)."""
         now = self._clock.now_ms()
         while rows := await self._ledger.query(
             "SELECT memory_id FROM memory_entries WHERE expires_ms <= ? ORDER BY expires_ms, memory_id LIMIT ?",
@@ -359,8 +359,8 @@ class Memories:
             self._woken.clear()
             try:
                 wait = await self.sweep()
-            except Problem as problem:  # the disk's trouble: nobody is given what has expired (M4)
-                _log.error("expired memories wait: %s", problem.message)
+            except Problem as problem:  # a fault of the disk; no caller gets expired entries anyway (M4)
+                _log.error("expired memories are not forgotten yet: %s", problem.message)
                 wait = _IDLE_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
@@ -372,7 +372,7 @@ def _sealed(doc: str) -> Sealed:
 
 
 def _own(payload: Any, tenant: str) -> Sealed:
-    """What is on record under an id; M3 holds for ids that callers choose too."""
+    """Return the entry on record under an id; refuse another tenant's, since callers may choose ids (M3)."""
     found = msgspec.convert(payload, Sealed)
     if found.tenant != tenant:
         raise Problem("state_conflict", "This id is taken.", memoryId=found.memory_id)
@@ -382,7 +382,7 @@ def _own(payload: Any, tenant: str) -> Sealed:
 def _check(content: str, tags: Sequence[str]) -> None:
     size = len(content.encode("utf-8", "surrogatepass"))
     if not content.strip():
-        raise Problem("schema_mismatch", "An entry says something.", at="$.content")
+        raise Problem("schema_mismatch", "An entry must have a content.", at="$.content")
     if size > MAX_ENTRY_BYTES:
         message = f"An entry has at most {MAX_ENTRY_BYTES} bytes; this one has {size}."
         raise Problem("schema_mismatch", message, at="$.content", limit=MAX_ENTRY_BYTES)

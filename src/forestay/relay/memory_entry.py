@@ -1,7 +1,7 @@
-"""One entry of a memory: as it is read, and as the ledger holds it, sealed under a key of its own.
+"""One entry of a memory: in plain form, and in the ledger's form, sealed under its own key.
 
-The mark that stays when an entry is forgotten is an HMAC under that key. With the key gone nobody can try which content
-fits it, however short the content was.
+The mark that stays when an entry is forgotten is an HMAC under that key. Without the key nobody can test which content
+fits the mark, however short the content was.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOBODY = Origin()
 
 
 class Sealed(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An entry as a record: who it belongs to and how long it lives are plain, what it says and its tags are not."""
+    """An entry as a record: its owner and its lifetime are plain, its content and its tags are sealed."""
 
     memory_id: str
     tenant: str
@@ -46,12 +46,12 @@ class Sealed(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def key_name(self) -> str:
-        """Where its key is: under its own id, unless it says."""
+        """The name of its key in the vault: the entry's id by default."""
         return self.key or self.memory_id
 
 
 class MemoryEntry(msgspec.Struct, frozen=True):
-    """An entry as it is read."""
+    """An entry in plain form."""
 
     id: str
     memory_ref: str
@@ -78,7 +78,7 @@ class ShownEntry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 def seal(entry: MemoryEntry, tenant: str, key: bytes, nonce: bytes, key_name: str = "") -> Sealed:
-    """`entry` as the ledger may hold it; `key_name` is not needed where that is the entry's id."""
+    """Return `entry` in the ledger's form; `key_name` is needed only when it differs from the entry's id."""
     plain = msgspec.json.encode([entry.content, entry.tags])
     closed = AESGCM(key).encrypt(nonce, plain, _belonging(tenant, entry.memory_ref, entry.id))
     mark = hmac.new(key, plain, hashlib.sha256).hexdigest()
@@ -96,7 +96,7 @@ def seal(entry: MemoryEntry, tenant: str, key: bytes, nonce: bytes, key_name: st
 
 
 def unseal(sealed: Sealed, key: bytes) -> MemoryEntry:
-    """The entry; a Problem when its bytes are not those that were sealed for this owner."""
+    """Return the entry; raise a Problem when its bytes were not sealed for this owner with this key."""
     data = base64url.decode(sealed.sealed)
     belonging = _belonging(sealed.tenant, sealed.memory_ref, sealed.memory_id)
     try:

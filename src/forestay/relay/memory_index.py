@@ -1,4 +1,4 @@
-"""The entries of one tenant in memory, opened, and found by their words and, with an embedder, by their meaning."""
+"""One tenant's memory entries, decrypted in the process; found by words and, with an embedder, by meaning."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from forestay.relay.index import Index
 from forestay.relay.memory_entry import MemoryEntry
 from forestay.relay.vectors import Vectors
 
-_SHARP = 5  # the power of likeness in meaning: what is only a little alike is not found by it
+_SHARP = 5  # similarities are raised to this power, so that weak ones fall below _LEAST
 _LEAST = 0.2
 
 
 class FoundEntry(msgspec.Struct, frozen=True):
-    """An entry that answers a question, and how well: the best one has the highest score."""
+    """An entry that answers a question, with its score; a higher score is better."""
 
     entry: MemoryEntry
     score: float
@@ -34,7 +34,7 @@ class _Passage(msgspec.Struct, frozen=True):
 
 
 class MemoryIndex:
-    """Holds the entries of a tenant; `is_whole` once it had all that there were. Nothing of a forgotten one is left."""
+    """Holds the entries of a tenant; `is_whole` once it has had all of them. It keeps nothing of a forgotten entry."""
 
     def __init__(self, embedder: Embedder | None) -> None:
         self._embedder = embedder
@@ -49,7 +49,8 @@ class MemoryIndex:
         self._vectors = Vectors(self._embedder) if self._embedder is not None else None
 
     def missing(self, ids: Collection[str]) -> list[str]:
-        """Which of the tenant's entries, all of whose `ids` these are, have to be opened. Others than these go."""
+        """Return the entries that have to be opened, from `ids`, the tenant's complete list. Start anew when the index
+        has an entry that is not in the list."""
         if not self.known.keys() <= set(ids):
             self._begin()
         return [name for name in ids if name not in self.known]
@@ -62,14 +63,14 @@ class MemoryIndex:
                 self.known[entry.id] = entry
 
     def listed(self, memory_ref: str | None, tag: str | None, now: int) -> list[MemoryEntry]:
-        """Those that have not expired, the newest first."""
+        """Return the entries that have not expired, the newest first."""
         found = [entry for entry in self._entries if _fits(entry, memory_ref, tag, now)]
         return sorted(found, key=lambda entry: (entry.created_ms, entry.id), reverse=True)
 
     async def search(
         self, query: str, memory_ref: str | None, tag: str | None, limit: int, now: int
     ) -> list[FoundEntry]:
-        """Of those that have not expired, the best first; of equals, the later one."""
+        """Return the best entries that have not expired, best first; of equals, the later one first."""
         scores = self._by_words(query)
         near = await self._by_meaning(query)
         if near:
@@ -103,10 +104,10 @@ class MemoryIndex:
 
 
 def _ordered(scores: Mapping[int, float], few: int) -> Iterator[tuple[float, int]]:
-    """The best first, of equals the later one. A few of many are wanted: the others are brought into order when those
-    few did not do."""
+    """Yield scores, best first; of equals, the later one first. Usually a few are enough, so the rest is sorted only
+    when the caller goes on."""
     pairs = [(score, number) for number, score in scores.items()]
-    pairs.reverse()  # the later ones first: of equals none is put in place of another
+    pairs.reverse()  # the later ones first, which `nlargest` keeps among equals
     first = heapq.nlargest(few, pairs)
     yield from first
     if len(first) < len(pairs):
@@ -120,6 +121,6 @@ def _fits(entry: MemoryEntry, memory_ref: str | None, tag: str | None, now: int)
 
 
 def _scaled(scores: Mapping[int, float]) -> dict[int, float]:
-    """With the best at 1."""
+    """Scale scores so that the best is 1."""
     best = max(scores.values(), default=0.0)
     return {number: score / best for number, score in scores.items()} if best > 0 else {}

@@ -1,4 +1,4 @@
-"""What is remembered: a table of the ledger. A row that is forgotten goes; it held nothing but sealed bytes."""
+"""The ledger's table of memory entries. A forgotten entry's row is deleted; it held only sealed bytes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from forestay.kernel import Record, Transaction
 
 PREFIX = "memory/"
 NEVER = 1 << 62
-"""When an entry expires that does not."""
+"""The expiry of an entry that does not expire."""
 
 
 class MemoryTable:
-    """Projects the streams `memory/…`, of which each is one entry."""
+    """Projects the streams `memory/…`; each stream is one entry."""
 
     name = "memory"
     version = 1

@@ -1,11 +1,11 @@
-"""The rows that are most like a vector: all of them compared, or where they are many, their signs first.
+"""Finds the rows that are most similar to a vector: compares all rows, or when they are many, their signs first.
 
 Invariants:
 
 - Q1  Up to 50,000 rows the answer is exact.
-- Q2  Beyond that a row is its signs, a bit for each number: the 4,000 rows whose signs agree most with those of the
-      question are compared number by number. Only they are read; the signs take an eighth of a byte for each number.
-- Q3  The order is that of likeness, the earlier row first among equals.
+- Q2  Beyond that, each row is reduced to its signs, one bit per number. The 4,000 rows whose signs agree most with the
+      question's are compared number by number; only they are read.
+- Q3  The best row comes first; of equal rows, the earlier one.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any
 
 EXACT = 50_000
 _COMPARED = 4000
-_BLOCK = 16_384  # rows at a time: what is worked on stays near the processor
-_WORD = 8  # bytes of signs that are compared at once
+_BLOCK = 16_384  # rows at a time, so that they stay in the processor's cache
+_WORD = 8  # bytes of signs compared at once
 
 
 def nearest(rows: Sequence[Any], asked: Sequence[float], limit: int, without: AbstractSet[int]) -> dict[int, float]:
-    """In plain Python: the number of each of the best rows, and its likeness."""
+    """Return the numbers of the best rows with their similarity, in plain Python."""
     scores = ((sum(map(float.__mul__, row, asked)), -place) for place, row in enumerate(rows) if place not in without)
     return {-place: score for score, place in heapq.nlargest(limit, (item for item in scores if item[0] > 0.0))}
 
 
 class Nearest:
-    """The same with numpy; `signs` are kept from one question to the next."""
+    """Finds the best rows with numpy, and keeps the rows' signs between questions."""
 
     def __init__(self, numpy: Any) -> None:
         self._np = numpy
@@ -48,16 +48,16 @@ class Nearest:
         return self._ordered(looked, rows[looked] @ asked, limit, without)
 
     def forget(self, count: int = 0) -> None:
-        """The signs of rows from `count` on are no longer true."""
+        """Drop the signs of the rows from `count` on, because those rows change."""
         del self._signs[count // _BLOCK :]
         self._signed = min(self._signed, count // _BLOCK * _BLOCK)
 
     def sign(self, rows: Any) -> None:
-        """Takes down the signs of rows that came since."""
+        """Compute the signs of new rows."""
         np = self._np
         if len(rows) <= EXACT or self._signed == len(rows):
             return
-        self.forget(self._signed)  # the last block may have been a part
+        self.forget(self._signed)  # the last block may have been incomplete
         for begin in range(self._signed, len(rows), _BLOCK):
             bits = np.packbits(rows[begin : begin + _BLOCK] > 0, axis=1)
             wide = np.zeros((len(bits), -(-bits.shape[1] // _WORD) * _WORD), dtype=np.uint8)
@@ -66,7 +66,7 @@ class Nearest:
         self._signed = len(rows)
 
     def _apart(self, rows: Any, asked: Any) -> Any:
-        """For each row, in how many numbers its sign is another one."""
+        """Return for each row how many of its signs differ from the question's."""
         np = self._np
         self.sign(rows)
         bits = np.packbits(asked > 0)

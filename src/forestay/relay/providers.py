@@ -7,7 +7,7 @@ V2  Keys are kept in memory only. A session whose providers another process had 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -46,15 +46,11 @@ def open_provider(
 class Providers:
     """Models in the order in which they are asked; `asked` is the one that a dispatch under way has chosen."""
 
-    def __init__(self, relay: Relay, recorded: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, relay: Relay) -> None:
         self._relay = relay
-        self._recorded = recorded
         self._own: list[tuple[int, int, Model]] = []
         self._opened: list[OpenModel] = []
         self.asked: Model | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self._known())
 
     def add(self, model: Model, priority: int) -> None:
         """A model that the caller lends, and closes."""
@@ -79,18 +75,15 @@ class Providers:
         finally:
             self.asked = None
 
-    @property
-    def current(self) -> Model:
-        return self.asked or self.ordered()[0]
-
-    def ordered(self) -> list[Model]:
-        """The models that may begin an answer, the first to be asked first."""
-        found = self._known()
-        if not found and self._recorded():
+    def ordered(self, recorded: Sequence[str]) -> list[Model]:
+        """The models that may begin an answer, the first to be asked first. `recorded` are the providers that the
+        session's log names."""
+        found = self.known(recorded)
+        if not found and recorded:
             raise Problem(
                 "provider_missing",
-                f"The session's provider {self._recorded()[-1]} is not here: keys are kept in memory only.",
-                providers=list(self._recorded()),
+                f"The session's provider {recorded[-1]} is not here: keys are kept in memory only.",
+                providers=list(recorded),
                 fix="Register the provider again, or open a new session.",
             )
         if not found:
@@ -118,8 +111,9 @@ class Providers:
     def _registered(self) -> list[Model]:
         return [model for _, _, model in sorted(self._own, key=lambda item: item[:2])]
 
-    def _known(self) -> list[Model]:
-        if self._own or self._recorded():
+    def known(self, recorded: Sequence[str]) -> list[Model]:
+        """The models that are here, in their order; the relay's own only where `recorded` names none."""
+        if self._own or recorded:
             return self._registered()
         return [self._relay.model] if self._relay.model is not None else []
 

@@ -10,22 +10,33 @@ A task that asks several things has aspects: relevance is then 0.7 of the best a
 what that aspect finds so that one question's near misses leave room for the next one, and 0.3 of the whole's. Where
 vectors are kept, likeness in meaning is added (`relay/meaning.py`); without them, what the words of a question and of a
 fact are about together (`models/word_vectors.py`).
+
+Many lines say little by themselves: the subject of an answer stands in the question before it, that of a pronoun in the
+sentence before it. For each word of a query a fact therefore counts the best of its own gain and of its neighbours'
+gains, each with a weight. What the text is decides the weights: in talk a line leans on what was said before it, in
+prose a little, and rows of a table and settings on nothing but their head. Code and items lend nothing, and lean on
+the sentence beside them. A line counts more when its speaker is named in the query.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from forestay.models import STOP, alike, answering, further, gist, related, words
-from forestay.relay.entities import entities
-from forestay.relay.facts import QUARANTINE_FACTOR, Fact
-from forestay.relay.lines import Found, by_speaker, dates, in_context, in_one_text, in_order
-from forestay.relay.meaning import NOWHERE, Near, add_meaning, stands_in, without_speakers
+from forestay.relay.extract import dates, entities
+from forestay.relay.facts import QUARANTINE_FACTOR, Fact, speaker
+from forestay.relay.index import Index
 from forestay.relay.warm import INGEST, Warm
+
+if TYPE_CHECKING:
+    from forestay.relay.meaning import Near
 
 CANDIDATES = 200
 _QUERY_TERMS = 48
@@ -33,7 +44,7 @@ _OTHER_TERMS = 48
 _RECENCY_FLOOR = 0.5
 _GRAPH_SHARE = 0.3
 _GRAPH_MOST = 0.5
-_LENDERS = 100
+_LENDERS = 100  # as many of the best facts lend their words, or what they are worth
 _ASPECT_SHARE = 0.7
 _ASPECTS = 8
 _SHARP = 3  # the power of relevance
@@ -243,7 +254,7 @@ def rank(
     *,
     limit: int = CANDIDATES,
     terms: Terms = ALL_TERMS,
-    near: Near = NOWHERE,
+    near: Near | None = None,
     cold: bool = False,
     every: bool = False,
 ) -> list[Ranked]:
@@ -252,16 +263,18 @@ def rank(
     `near` says which facts are like it in meaning, where vectors are kept. With `cold`, facts that a compaction put
     away are looked for too; with `every`, facts that share nothing but a common word.
     """
-    if near.likeness and not stands_in(near):
+    alike = near if near is not None and near.likeness else None
+    if alike is not None and not alike.stands_in:
         terms = msgspec.structs.replace(terms, gist=False)  # an embedder says it better
     relevance, missing = _in_words(warm, text, limit, terms, cold, every)
-    by_words = list(relevance.items())
-    if terms.meaning and near.likeness:
+    found = list(relevance.items())
+    if alike is not None and terms.meaning:
         asked = len(aspects_of(text)) if terms.aspects else 1
-        add_meaning(warm, text, relevance, near, asked, cold, missing=missing)
+        alike.add_to(warm, text, relevance, asked, cold, missing=missing)
     if not relevance:
         return []
-    found = by_words if stands_in(near) and by_words else list(relevance.items())
+    if not found or alike is None or not alike.stands_in:
+        found = list(relevance.items())
     _verbatim(warm, text, found[:_LENDERS], relevance)
     lent = _lent(warm, found[:_LENDERS], relevance) if terms.graph else {}
     ranked = []
@@ -272,7 +285,7 @@ def rank(
         if fact.quarantined:
             continue
         own = relevance.get(number, 0.0)
-        recency = ages[fact.window] if ages is not None else 1.0
+        recency = ages[fact.origin.window] if ages is not None else 1.0
         novelty = (1.5 if fact.shown == 0 else 1.0 if fact.shown < 3 else 0.5) if terms.novelty else 1.0
         graph = min(lent.get(number, 0.0), _GRAPH_MOST) if number in lent else 0.0
         score = own * recency * novelty * trust(warm, fact) + graph
@@ -310,7 +323,7 @@ def _verbatim(warm: Warm, text: str, found: list[tuple[int, float]], relevance: 
 def trust(warm: Warm, fact: Fact) -> float:
     """Half of the score follows confidence; a fact ingested since the last window is in quarantine (CRP §1.10)."""
     confidence = fact.confidence
-    if fact.window == warm.windows and fact.source.startswith(INGEST):
+    if fact.origin.window == warm.windows and fact.origin.source.startswith(INGEST):
         confidence *= QUARANTINE_FACTOR
     return 0.5 + 0.5 * confidence
 
@@ -338,3 +351,131 @@ def neighbours(facts: list[Fact], number: int) -> list[int]:
         if after.relation and in_one_text(fact, after):
             result.append(number + 1)
     return result
+
+
+def without_speakers(warm: Warm, text: str) -> str:
+    """`text` without the names of those who talk: the person that a question is about is not its meaning."""
+    if not warm.speakers:
+        return text
+    kept = [word for word in text.split() if warm.speakers.isdisjoint(words(word))]
+    return " ".join(kept) or text
+
+
+# What stands around a line
+
+Found = list[tuple[int, float]]
+
+SPEAKER = 1.3  # how much more a line counts when its speaker is named in the query
+
+# What a fact lends to the facts around it, by their distance from it: those behind it, then those before it.
+_NUMBER = itemgetter(0)
+_Lends = tuple[tuple[int, float], ...]
+_TALK: _Lends = ((1, 0.5), (2, 0.3), (-1, 0.3), (-2, 0.1))
+_ASKED: _Lends = ((1, 0.7), *_TALK[1:])  # what is asked is what the next line speaks of
+_PROSE: _Lends = ((1, 0.3), (-1, 0.1))
+_NOTHING: _Lends = ()
+_REACH = 2
+_ALONE = ("pair", "row")
+
+
+def lends(fact: Fact) -> _Lends:
+    """To which neighbours `fact` lends its words, and how much of them; what no longer stands lends nothing."""
+    if fact.superseded_by >= 0 or fact.quarantined:
+        return _NOTHING
+    if fact.talk:
+        return _ASKED if fact.text.endswith("?") else _TALK
+    return _PROSE if fact.kind == "sentence" else _NOTHING
+
+
+def in_one_text(one: Fact, other: Fact) -> bool:
+    """Whether two facts stand under one heading of one text; a later text of a source begins at its start again."""
+    same = (one.origin is other.origin or one.source == other.source) and one.context == other.context
+    return same and (one.number < other.number) == (one.start < other.start)
+
+
+def leans(fact: Fact, other: Fact) -> bool:
+    """Whether `fact` is read together with `other` beside it: a setting or a row among sentences stands for itself."""
+    return (fact.talk or fact.kind not in _ALONE) and in_one_text(fact, other)
+
+
+def in_context(facts: Sequence[Fact], index: Index, query: Mapping[str, float], found: Found, limit: int) -> Found:
+    """What the words of `query` find when the best of `found` lend their words to the facts around them, best first."""
+    spread = {number: around for number, _ in found[:_LENDERS] if (around := _reached(facts, index, number))}
+    if not spread:
+        return found
+    touched = dict.fromkeys(spread, 0.0)
+    for around in spread.values():
+        touched.update(dict.fromkeys(map(_NUMBER, around), 0.0))
+    scores = {**dict(found), **touched}
+    for gains in index.gains(query, touched).values():
+        for number, gain in _shared(gains, spread).items():
+            scores[number] += gain
+    return in_order(scores.items())[:limit]
+
+
+def in_order(scores: Iterable[tuple[int, float]]) -> Found:
+    """The best first, the earlier of equals."""
+    return [(number, -score) for score, number in sorted([(-score, number) for number, score in scores])]
+
+
+def by_speaker(facts: Sequence[Fact], found: Found, asked: Collection[str]) -> Found:
+    """`found` with the lines of speakers that the query names moved up."""
+    if not any(facts[number].talk for number, _ in found):
+        return found
+    named = functools.cache(lambda name: all(word in asked for word in words(name)))
+    return in_order(
+        (number, score * SPEAKER if facts[number].talk and named(speaker(facts[number].text)) else score)
+        for number, score in found
+    )
+
+
+def is_named(fact: Fact, asked: Collection[str]) -> bool:
+    """Whether a query names the speaker of this line."""
+    return fact.talk and all(word in asked for word in words(speaker(fact.text)))
+
+
+def lends_to(facts: Sequence[Fact], index: Index, number: int) -> dict[int, float]:
+    """The facts around `number` that lend their words to it, each with its weight."""
+    nearby = range(max(0, number - _REACH), min(len(facts), number + _REACH + 1))
+    return {
+        other: weight
+        for other in nearby
+        if other != number and other in index
+        for target, weight in _reached(facts, index, other)
+        if target == number
+    }
+
+
+def _reached(facts: Sequence[Fact], index: Index, number: int) -> list[tuple[int, float]]:
+    """To which facts `number` lends its words, and how much of them; as `leans` says, without its calls."""
+    fact, end = facts[number], len(facts)
+    origin, context, start = fact.origin, fact.context, fact.start
+    found = []
+    for step, weight in lends(fact):
+        place = number + step
+        if not 0 <= place < end:
+            continue
+        other = facts[place]
+        if (
+            (other.origin is origin or other.origin.source == origin.source)
+            and other.context == context
+            and (step < 0) == (other.start < start)
+            and (other.talk or other.kind not in _ALONE)
+            and other.superseded_by < 0
+            and not other.quarantined
+            and place in index
+        ):
+            found.append((place, weight))
+    return found
+
+
+def _shared(gains: Mapping[int, float], spread: Mapping[int, Sequence[tuple[int, float]]]) -> dict[int, float]:
+    """For one word: what each fact gains by it, by itself or from the best of its neighbours."""
+    best = dict(gains)
+    get = best.get
+    for number in gains.keys() & spread.keys():
+        gain = gains[number]
+        for target, weight in spread[number]:
+            if get(target, 0.0) < (lent := gain * weight):
+                best[target] = lent
+    return best

@@ -1,7 +1,7 @@
-"""Why a fact stands where it stands: words, neighbours, speaker, date, meaning, graph, recency, novelty, trust.
+"""Explains a fact's rank: words, neighbours, speaker, date, meaning, graph, recency, novelty, trust.
 
-The ranking keeps only figures. The reasons are worked out again for the few facts that somebody asks about, from the
-same terms and the same weights.
+The ranking keeps only figures. The reasons are computed again for the few facts that a caller asks about, from the same
+terms and weights.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from forestay.models import alike, further, related, words
+from forestay.relay.extract import dates
 from forestay.relay.facts import Fact, speaker
-from forestay.relay.lines import dates, is_named, lends_to
-from forestay.relay.ranking import Ranked, neighbours, others_of, query_terms, trust
+from forestay.relay.ranking import Ranked, is_named, lends_to, neighbours, others_of, query_terms, trust
 from forestay.relay.warm import Warm
 
 _WORD = re.compile(r"[^\W_]+")
 
 
 class Lent(msgspec.Struct, frozen=True):
-    """Words of the query that stand in a fact nearby, and what they are worth here."""
+    """Words of the query in a nearby fact, and their share of this fact's score."""
 
     fact_id: str
     text: str
@@ -29,7 +29,7 @@ class Lent(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """What put a fact into its place; `words` and `lent` are shares of BM25, `meaning` is a likeness."""
+    """The parts of a fact's score; `words` and `lent` are shares of BM25, `meaning` is a similarity."""
 
     fact_id: str
     score: float
@@ -46,7 +46,7 @@ class Reason(msgspec.Struct, frozen=True):
     superseded: bool
 
     def told(self) -> str:
-        """The reasons in a line for people."""
+        """Return the reasons as one line for people."""
         parts = [f"words {', '.join(self.words)}"] if self.words else []
         parts += [f"{item.fact_id} nearby has {', '.join(item.words)}" for item in self.lent]
         parts += [f"said by {self.speaker}"] if self.speaker else []
@@ -58,7 +58,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 def explain(warm: Warm, text: str, ranked: Iterable[Ranked], near: Mapping[int, float]) -> list[Reason]:
-    """The reasons for each of `ranked`, as `rank` gave them for `text` and `near`."""
+    """Return the reasons for each of `ranked`, which `rank` gave for `text` and `near`."""
     asked, own = dates(text), query_terms(warm, text)
     query = {**own, **others_of(warm, own, text), **dict.fromkeys(asked, 1.0)}
     spelled = {stem: word for word in _WORD.findall(text) for stem in words(word)} | {day: day[1:] for day in asked}

@@ -35,10 +35,9 @@ from forestay.kernel import (
 from forestay.models import Embedder, Model
 from forestay.relay import guard, snapshot
 from forestay.relay.facts import verify
-from forestay.relay.journal import SessionsTable
-from forestay.relay.meters import Meters
+from forestay.relay.guard import config_of
+from forestay.relay.journal import Meters, SessionsTable
 from forestay.relay.report import Turned, recorded
-from forestay.relay.schemas import config_of
 from forestay.relay.session import Session
 from forestay.relay.types import Reply, SessionConfig, StreamEvent
 from forestay.relay.warm import Warm
@@ -344,7 +343,7 @@ class Relay:
         return self._snapshots / session_id if self._snapshots is not None and _is_plain(session_id) else None
 
     async def keep(self, session: Session, still: Callable[[], bool]) -> None:
-        """Writes the session's snapshot, unless somebody changes the session meanwhile."""
+        """Writes the session's snapshot, unless the session changes meanwhile."""
         path = self.snapshot_of(session.id)
         head = await self.ledger.head(session.stream_name)
         if path is not None and head.seq == session.head and still():

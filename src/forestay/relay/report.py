@@ -18,7 +18,6 @@ from forestay.kernel import Draft, Record, canonical
 from forestay.models import STOP, Completion, FinishReason, Message, ToolCall, Usage, whole, words
 from forestay.relay.extract import units
 from forestay.relay.facts import Fact
-from forestay.relay.index import Index
 from forestay.relay.types import (
     CostEstimate,
     Fallback,
@@ -33,7 +32,7 @@ from forestay.relay.types import (
     Telemetry,
     Tier,
 )
-from forestay.relay.warm import WINDOW, Dispatch, pack_text
+from forestay.relay.warm import WINDOW, Dispatch, Warm, pack_text
 from forestay.relay.window import Around
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def report_of(
     session: Session, state: Dispatch, *, window_id: str, finish: str | None, model: str, stop: Stop, resumed: bool
 ) -> QualityReport:
     warm = session.warm
-    made = [fact for fact in warm.facts[state.facts_before :] if fact.source == WINDOW + state.id]
+    made = [fact for fact in warm.facts[state.facts_before :] if fact.origin.source == WINDOW + state.id]
     flags = msgspec.json.decode(state.flags, type=SecurityFlags)
     return QualityReport(
         session_id=session.id,
@@ -79,7 +78,7 @@ def report_of(
             served_by=state.served_by,
             fallbacks=tuple(msgspec.convert(state.fallbacks, list[Fallback])),
         ),
-        groundedness=groundedness(state.output, warm.index, warm.facts, state.envelope_facts),
+        groundedness=groundedness(state.output, warm, state.envelope_facts),
         fact_ids=tuple(fact.id for fact in made),
     )
 
@@ -107,7 +106,7 @@ def tier(windows: int) -> Tier:
     return "A" if windows <= 10 else "B" if windows <= 100 else "C" if windows <= 1000 else "D"
 
 
-def groundedness(output: str, index: Index, facts: Sequence[Fact], envelope: Sequence[int]) -> Groundedness:
+def groundedness(output: str, warm: Warm, envelope: Sequence[int]) -> Groundedness:
     """The share of the output's statements that a fact of the envelope supports.
 
     A fact supports a statement when it holds 60 % of the statement's content words, or when 80 % of its own (three or
@@ -126,8 +125,8 @@ def groundedness(output: str, index: Index, facts: Sequence[Fact], envelope: Seq
         sentences += 1
         for word in content:
             if word not in holders:
-                holders[word] = index.holders(word, numbers) if numbers else []
-        ids = _supporters(output[unit.start : unit.end], content, holders, facts)
+                holders[word] = warm.index.holders(word, numbers) if numbers else []
+        ids = _supporters(output[unit.start : unit.end], content, holders, warm.facts)
         supported += 1 if ids else 0
         if len(support) < _SENTENCES_REPORTED:
             support.append(Support(unit.start, unit.end, ids))

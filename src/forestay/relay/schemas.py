@@ -1,12 +1,10 @@
-"""The JSON Schemas of what the relay takes and gives, generated from the types (CRP §1.15), and reading by them."""
+"""The JSON Schemas of what the relay takes and gives, generated from the types (CRP §1.15)."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
-
-from forestay.kernel import Problem, canonical, schema_of
+from forestay.kernel import schema_of
 from forestay.relay.types import (
     CostEstimate,
     CrpError,
@@ -38,23 +36,3 @@ TYPES: dict[str, Any] = {
 
 def schemas() -> dict[str, dict[str, Any]]:
     return {name: schema_of(type) for name, type in TYPES.items()}
-
-
-T = TypeVar("T")
-
-
-def read(values: dict[str, Any], type: type[T], what: str, root: str = "$") -> T:
-    """`values` as `type`, or a Problem that says where `what` has a mistake."""
-    try:
-        return msgspec.convert(values, type)
-    except msgspec.ValidationError as error:
-        message, where = canonical.located(error, root)
-        raise Problem("schema_mismatch", f"The {what} has a mistake: {message}", at=where) from error
-
-
-def intent_of(**values: Any) -> TaskIntent:
-    return read(values, TaskIntent, "task")
-
-
-def config_of(values: dict[str, Any]) -> SessionConfig:
-    return read(values, SessionConfig, "configuration", "$.config")

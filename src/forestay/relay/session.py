@@ -22,18 +22,17 @@ from forestay.kernel import Append, Draft, Problem
 from forestay.models import DEFAULT_PARAMS, Message, Model, Params, ToolSpec, shown
 from forestay.relay import guard, inspect
 from forestay.relay.compact import Compaction, due, plan
-from forestay.relay.dispatch import PLAIN, DispatchTerms, WindowEngine
+from forestay.relay.dispatch import PLAIN, DispatchTerms, WindowEngine, start
 from forestay.relay.envelope import near
 from forestay.relay.evaluation import Evaluation, Labelled, evaluate
 from forestay.relay.facts import Fact, fact_id
+from forestay.relay.guard import checked, config_of, intent_of
 from forestay.relay.ingest import ingest, restore, share, take_back
 from forestay.relay.journal import Journal
 from forestay.relay.providers import Providers, open_provider
 from forestay.relay.ranking import CANDIDATES, rank
 from forestay.relay.reasons import Reason, explain
 from forestay.relay.report import Piece, Turned, parts, turned
-from forestay.relay.schemas import config_of, intent_of
-from forestay.relay.start import checked, start
 from forestay.relay.types import (
     PROTOCOL_VERSION,
     CostEstimate,
@@ -70,7 +69,7 @@ class Session(Journal):
         self.vectors = relay.vectors_of(session_id)
         self._lock = asyncio.Lock()
         self._compacted_at = warm.kept
-        self.models = Providers(relay, lambda: self.warm.providers)
+        self.models = Providers(relay)
         self._dispatches = guard.Rate(warm.config.dispatches_per_minute, "dispatches")
         self._bytes = guard.Rate(warm.config.ingest_bytes_per_minute, "bytes of ingest")
 
@@ -139,7 +138,7 @@ class Session(Journal):
 
     @property
     def model(self) -> Model:
-        return self.models.current
+        return self.models.asked or self.models.ordered(self.warm.providers)[0]
 
     async def register_provider(
         self,

@@ -1,14 +1,14 @@
-"""The warm state of a session in a file beside the ledger: to resume a session is not to read all of its records again.
+"""Keeps the warm state of a session in a file beside the ledger, so that resuming it does not read all its records.
 
-The ledger stays the truth: the file holds nothing that cannot be folded from the records again, and is never exported.
+The ledger stays the source of truth: the file holds nothing that the records cannot give again, and is never exported.
 
 Invariants:
 
-- P1  A session opened from its snapshot and the records behind it is the session that all of its records fold to.
-- P2  A file is used only when every byte of it is what this relay wrote, for this session and this place of its stream,
-      in this version; any other file is thrown away, and the records are folded.
+- P1  A session that is opened from its snapshot and the later records equals the fold of all its records.
+- P2  A file is used only when this relay wrote every byte of it, for this session and this place of its stream, in this
+      version. Any other file is ignored, and the records are folded.
 - P3  Facts and postings are read from the file when they are first needed.
-- P4  The file is there as a whole or not at all: it is written beside its place and put there at its end.
+- P4  The file exists completely or not at all: it is written under another name and renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INDEXES = ("index", "cold")
 
 
 class State(msgspec.Struct, frozen=True):
-    """What a warm state has beside its facts and indexes; the names are those of `Warm`."""
+    """The parts of a warm state beside its facts and indexes; the names are those of `Warm`."""
 
     app_id: str
     role: Role
@@ -71,7 +71,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 class _Header(msgspec.Struct, frozen=True):
-    """Whose snapshot it is, of which record, and where its parts lie."""
+    """The snapshot's session, its last record, and the places of its parts in the file."""
 
     session: str
     head: Head
@@ -80,7 +80,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 class _Row(msgspec.Struct, array_like=True, gc=False):
-    """A fact as the file has it."""
+    """A fact in the file's form."""
 
     origin: int
     text: str
@@ -106,7 +106,7 @@ _LATER = Fact(-1, "", "sentence", Origin("", 0, 0, 0.0, b""), 0, 0, "", "", "", 
 
 
 class KeptFacts(list[Fact]):
-    """The facts of a snapshot and those behind it: one of the file is made when it is first asked for, and kept."""
+    """The facts of a snapshot and the later ones. A fact of the file is decoded on first use, and kept."""
 
     def __init__(self, parts: dict[str, memoryview]) -> None:
         self._rows, self._ends = parts["facts"], parts["fact_ends"].cast("Q")
@@ -134,7 +134,7 @@ class KeptFacts(list[Fact]):
         return _between(self._rows, self._ends, number)
 
     def origins(self) -> tuple[bytearray, array[int], dict[int, int]]:
-        """Those of the file, where each ends, and by the id of those that are in memory their place."""
+        """Return the file's origins, the end of each, and the places of the decoded ones by `id()`."""
         places = {id(origin): place for place, origin in list(self._known.items())}
         return bytearray(self._origins), array("Q", self._origin_ends), places
 
@@ -167,7 +167,7 @@ class KeptFacts(list[Fact]):
 def write(
     path: Path, warm: Warm, session: str, head: Head, secret: bytes, still: Callable[[], bool] = lambda: True
 ) -> bool:
-    """Keeps `warm`, which is what the records up to `head` fold to, unless it is not so any more at the end (P4)."""
+    """Write `warm`, the fold of the records up to `head`; discard the file when `still()` is false at the end (P4)."""
     assert warm.dispatch is None and not warm.closed, "only a session at rest is kept"
     parts = {**_facts(warm.facts), "claims": _encode(list(warm.claims.items())), "sources": _encode(warm.sources)}
     for name in _INDEXES:
@@ -195,7 +195,7 @@ def write(
 
 
 def read(path: Path, session: str, secret: bytes) -> tuple[Warm, Head] | None:
-    """The warm state in the file, and the record up to which it is one; None without one (P2)."""
+    """Return the warm state in the file and the last record in it; None without a usable file (P2)."""
     try:
         with path.open("rb") as file:
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -235,7 +235,7 @@ def _keyed(secret: bytes, data: bytes | bytearray | memoryview) -> bytes:
 
 
 def _facts(facts: list[Fact]) -> dict[str, bytes]:
-    """Every fact; what was not read from the snapshot before is copied as it stands there."""
+    """Return every fact encoded; a fact that was not decoded is copied from the earlier snapshot."""
     before = facts if isinstance(facts, KeptFacts) else KeptFacts(_NOTHING)
     rows, ends = bytearray(), array("Q")
     origins, origin_ends, places = before.origins()

@@ -1,8 +1,8 @@
-"""Moving a session: its records, encrypted, behind a header that says what it is (C8, CRP §1.13).
+"""Exports and imports a session: its records, encrypted, behind a header that describes them (C8, CRP §1.13).
 
-A file is one line of JSON (the header) and the payload: AES-256-GCM over the compressed records. The checksum is
-BLAKE3 of the payload; the header without its checksum is authenticated with it. What fails a check is 1030 and changes
-nothing.
+A file is one line of JSON (the header) and the payload: AES-256-GCM over the compressed records. The checksum is the
+BLAKE3 hash of the payload. The encryption also authenticates the header without its checksum. A file that fails a check
+gives problem 1030 and changes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST_PASSPHRASE = 12
 
 
 async def export(session: Session, passphrase: bytes | str) -> bytes:
-    """The session as one file; the key under which its facts are signed goes along, inside the encryption."""
+    """Return the session as one file; it includes, encrypted, the secret of its signatures if the relay holds it."""
     key = _passphrase(passphrase)
     lines = [line async for line in session.relay.ledger.export(session.stream_name)]
     own = [line for line in lines if msgspec.json.decode(line)["stream"] == session.stream_name]
@@ -56,7 +56,7 @@ async def export(session: Session, passphrase: bytes | str) -> bytes:
 
 
 def read_header(data: bytes) -> tuple[PersistedStateHeader, bytes]:
-    """The header and the payload, both checked as far as they can be without the passphrase."""
+    """Return the header and the payload, checked as far as possible without the passphrase."""
     line, newline, payload = data.partition(b"\n")
     if not newline or len(line) > _HEADER_LIMIT:
         raise _corrupted("The file does not begin with a header.")
@@ -77,9 +77,10 @@ def read_header(data: bytes) -> tuple[PersistedStateHeader, bytes]:
 async def take_in(
     ledger: Ledger, data: bytes, passphrase: bytes | str, admits: Callable[[str, Warm], None]
 ) -> tuple[str, bytes | None]:
-    """Write an export's records into `ledger`, whole or not at all; the session's id and what its key derives from.
+    """Import all of an export's records into `ledger`, or none; return the session's id and its binding secret.
 
-    A holder of the passphrase may have written anything: what cannot be folded, or is not admitted, is not taken in.
+    A holder of the passphrase may have written anything: records that cannot be folded, or that `admits` refuses, are
+    not imported.
     """
     header, payload = read_header(data)
     from cryptography.exceptions import InvalidTag
@@ -104,30 +105,30 @@ async def take_in(
         derives = base64.b64decode(binding) if binding else None
         records = [msgspec.json.decode(line, type=Record) for line in lines]
         if len(records) != header.records or any(record.stream != stream for record in records):
-            raise _corrupted("The records are not those of the session that the header names.")
+            raise _corrupted("The records do not belong to the session that the header names.")
         for record in records:
             warm.apply(record.type, record.payload)
     except _MALFORMED as error:
-        raise _corrupted("The records are not those of a session.") from error
+        raise _corrupted("The records do not form a session.") from error
     admits(header.session_id, warm)
     if (await ledger.head(stream)).seq >= 0:
         raise Problem(
             "ledger_conflict",
-            "The session is here already.",
+            "This ledger already has the session.",
             session_id=header.session_id,
-            fix="Use it, or import elsewhere.",
+            fix="Use that session, or import the file elsewhere.",
         )
     await ledger.import_lines(lines)
     return header.session_id, derives
 
 
 def unpacked_limit(packed: int) -> int:
-    """How large a state may become: a few megabytes that claim to be a gigabyte are no export."""
+    """Return the size that a state may unpack to: a few megabytes that unpack to a gigabyte are not an export."""
     return min(_UNPACKED_LIMIT, max(_UNPACKED_FREE, _UNPACKED_RATIO * packed))
 
 
 def seal(secret: bytes, data: bytes, about: bytes) -> str:
-    """`data` so that only the holder of `secret` can read it."""
+    """Encrypt `data` so that only the holder of `secret` can read it."""
     nonce = os.urandom(12)
     return base64.b64encode(nonce + _cipher(secret, about).encrypt(nonce, data, about)).decode()
 
@@ -142,7 +143,7 @@ def unseal(secret: bytes, sealed: str, about: bytes) -> bytes:
         raise Problem("state_corrupted", "The session's key cannot be read with this relay's secret.") from error
 
 
-# Part of every export and sealed key since 0.1, so it keeps the name of that time.
+# Part of every export and sealed key since 0.1, so it keeps the project's name of that time.
 _LABEL = b"holdfast relay state"
 
 

@@ -1,4 +1,4 @@
-"""The five context tools that a model can call to pull what the envelope did not push (CRP §1.14)."""
+"""The five context tools: a model calls them for facts that the envelope does not have (CRP §1.14)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from forestay.kernel import canonical, misfit, object_schema
 from forestay.models import STOP, ToolCall, ToolSpec, words
 from forestay.relay.continuation import Structure
 from forestay.relay.facts import Fact, fact_id
-from forestay.relay.meaning import near_to, without_speakers
-from forestay.relay.ranking import neighbours, rank
+from forestay.relay.meaning import near_to
+from forestay.relay.ranking import neighbours, rank, without_speakers
 
 if TYPE_CHECKING:
     from forestay.relay.vectors import Vectors
@@ -55,7 +55,7 @@ SPECS: tuple[ToolSpec, ...] = (
 
 
 def openai_tools(specs: Sequence[ToolSpec] = SPECS) -> list[dict[str, Any]]:
-    """The tools in OpenAI's function form."""
+    """Return the tools in OpenAI's function form."""
     return [
         {
             "type": "function",
@@ -85,7 +85,7 @@ class Toolbox:
         return name in self._tools
 
     def call(self, call: ToolCall) -> str:
-        """The tool's answer as JSON. A mistake in the call is the answer, so that the model can correct it."""
+        """Run the tool and return its answer as JSON; for an invalid call, an error that lets the model correct it."""
         result = self._invalid(call) or self._tools[call.name](call.arguments)
         self.trace.append(
             {"step": len(self.trace) + 1, "tool": call.name, "arguments": call.arguments, "error": result.get("error")}
@@ -144,7 +144,7 @@ class Toolbox:
 
 
 def structure(warm: Warm) -> list[dict[str, Any]]:
-    """Every source with its headings, in order, and how many facts stand under each."""
+    """Return every source with its headings, in order, and the number of facts under each."""
     sources: dict[str, dict[str, int]] = {}
     for fact in warm.facts:
         headings = sources.setdefault(fact.source, {})
@@ -160,7 +160,7 @@ def structure(warm: Warm) -> list[dict[str, Any]]:
 
 
 def check(warm: Warm, statement: str) -> dict[str, Any]:
-    """Whether one of the best facts holds most of the statement's content words and all of its figures."""
+    """Say whether one of the best facts has most of the statement's content words and all of its figures."""
     content = {word for word in words(statement) if word not in STOP}
     figures = {word for word in content if word[0].isdigit()}
     ids = []

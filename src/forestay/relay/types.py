@@ -1,4 +1,4 @@
-"""What the relay takes and gives, in the contract's words (CRP 2.0). Data only; times are seconds since 1970 (C5)."""
+"""The relay's requests and answers, in the contract's words (CRP 2.0). Data only; times are seconds since 1970 (C5)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PROTOCOL_VERSION = "2.0.0"
 SCHEMA_VERSION = "1.0.0"
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]  # what every reader of JSON takes, and every table
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]  # every JSON reader and every table can hold it
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 SemVer = Annotated[str, msgspec.Meta(pattern=r"^\d+\.\d+\.\d+$")]
 Uuid = Annotated[
@@ -25,7 +25,7 @@ Stop = Literal["complete", "max_windows", "max_continuations", "no_new_text", "i
 
 
 class TaskIntent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a caller wants; everything is optional."""
+    """The caller's task; every field is optional."""
 
     description: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
     system_prompt: str | None = None
@@ -80,7 +80,7 @@ class SeamReport(msgspec.Struct, frozen=True):
 
 
 class Fallback(msgspec.Struct, frozen=True):
-    """A model of the caller's order that failed before the answer began, and the Problem it failed with (C18)."""
+    """A model of the caller's list that failed before the answer began, and the Problem it failed with (C18)."""
 
     model: str
     problem: str
@@ -120,7 +120,8 @@ class QualityReport(msgspec.Struct, frozen=True):
 
 
 class SessionHandle(msgspec.Struct, frozen=True):
-    """The key never leaves; who knows the binding secret derives it: HMAC-SHA256(binding_secret, nonce)."""
+    """A session as its caller gets it. It does not include the key, which the caller derives from the binding secret:
+    HMAC-SHA256(binding_secret, nonce)."""
 
     session_id: Uuid
     protocol_version: SemVer
@@ -220,7 +221,7 @@ class PersistedStateHeader(msgspec.Struct, frozen=True):
 
 
 class Superseded(msgspec.Struct, frozen=True):
-    """A fact that an ingest corrected: it is kept and marked (C16)."""
+    """A fact that a later ingest corrected: it is kept and marked (C16)."""
 
     fact_id: str
     text: str
@@ -230,7 +231,7 @@ class Superseded(msgspec.Struct, frozen=True):
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A fact that is kept and not shown, because it instructs the model; `because` names the pattern."""
+    """A fact that is kept but not shown, because it instructs the model; `because` names the pattern."""
 
     fact_id: str
     text: str
@@ -238,16 +239,16 @@ class Quarantined(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """Facts that stand again: no longer in quarantine, no longer superseded."""
+    """The restored facts: no longer in quarantine, no longer superseded."""
 
     facts_restored: Count
     fact_ids: tuple[str, ...]
 
 
 class ExtractionResult(msgspec.Struct, frozen=True):
-    """What an ingest kept, what it superseded and why, and what it put into quarantine.
+    """The result of an ingest: the facts that it kept, superseded (and why) and quarantined.
 
-    `known`: this text was ingested under this label before, and nothing is kept twice.
+    `known`: this text was ingested under this label before, so nothing was kept again.
     """
 
     facts_extracted: Count
@@ -265,16 +266,16 @@ class ExtractionResult(msgspec.Struct, frozen=True):
 
 
 class Pricing(msgspec.Struct, frozen=True):
-    """Prices that the user gives, in USD for a million tokens."""
+    """Prices from the caller, in USD per million tokens."""
 
     input_per_million: float
     output_per_million: float
 
 
 class SessionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of a session; None leaves a limit open. `max_windows` is another name of `max_windows_per_session`.
+    """Settings of a session; None means no limit. `max_windows` is another name of `max_windows_per_session`.
 
-    `prices` is a table of prices by the model's name; `pricing` holds for models that are not in it.
+    `prices` maps a model's name to its prices; `pricing` applies to all other models.
     """
 
     context_window: Annotated[int, msgspec.Meta(ge=256, le=100_000_000)] | None = None

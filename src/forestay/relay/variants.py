@@ -1,6 +1,6 @@
-"""Five ways to dispatch, each a thin composition over the one window engine (CRP §1.14).
+"""Five ways to dispatch, each a thin layer over the one window engine (CRP §1.14).
 
-| variant          | model calls                              | what is added                                     |
+| variant          | model calls                              | what it adds                                      |
 |------------------|------------------------------------------|---------------------------------------------------|
 | tools            | until the model stops calling tools      | the five context tools; the model pulls           |
 | reflexive        | 1 when the draft is grounded, else 2     | the draft is checked without a model, then redone |
@@ -8,7 +8,7 @@
 | stream-augmented | as many windows as the answer needs      | each window gets facts for what was just written  |
 | agentic          | as tools, at most `max_steps` tool calls | the tools, the caller's tools, and a trace        |
 
-Nothing is hidden: every call is a window in the ledger, and one that shows the user nothing counts as overhead (C4).
+Every call is a window in the ledger. A call whose output the user does not see counts as overhead (C4).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from forestay.kernel import Draft
 from forestay.models import ToolCall, ToolSpec
 from forestay.relay.dispatch import DispatchTerms
-from forestay.relay.schemas import intent_of
+from forestay.relay.guard import intent_of
 from forestay.relay.session import fold
 from forestay.relay.tools import Toolbox, structure
 from forestay.relay.types import QualityReport, Reply
@@ -35,7 +35,7 @@ _DEFAULT_STEPS = 32
 
 
 class Dispatched(msgspec.Struct, frozen=True):
-    """A reply, the tool calls that are the caller's to make, and what was done on the way."""
+    """A reply, the tool calls that the caller has to make, and a trace of the steps."""
 
     output: str
     report: QualityReport
@@ -54,7 +54,7 @@ async def tools(
     remember: bool | None = None,
     **options: Any,
 ) -> Dispatched:
-    """The model pulls context by calling tools; calls of the caller's own tools are returned to the caller."""
+    """Let the model pull context through tools; return the calls of the caller's own tools to the caller."""
     toolbox = Toolbox(session.warm, tools, session.vectors)
     terms = DispatchTerms(toolbox=toolbox, max_steps=max_steps)
     intent = intent_of(system_prompt=system_prompt, task_input=task_input, **options)
@@ -72,14 +72,14 @@ async def agentic(
     max_steps: int = 10,
     **options: Any,
 ) -> Dispatched:
-    """The tool loop with a limit of steps; the trace says what each step asked."""
+    """Run the tool loop with a limit on its steps; the trace shows each step's call."""
     return await _tools(
         session, system_prompt, task_input, tools=tools, max_steps=max_steps, operation="dispatch_agentic", **options
     )
 
 
 async def reflexive(session: Session, system_prompt: str, task_input: str, **options: Any) -> Dispatched:
-    """Draft, check every statement against the facts without a model, and ask once more when some are unsupported."""
+    """Get a draft, check its statements against the facts without a model, and ask again when some lack support."""
     draft = await session.dispatch(system_prompt, task_input, operation="dispatch_reflexive", **options)
     doubtful = _unsupported(draft)
     trace = {"step": 1, "draft_characters": len(draft.output), "unsupported": len(doubtful)}
@@ -105,7 +105,7 @@ def _unsupported(reply: Reply) -> list[str]:
 
 
 async def progressive(session: Session, system_prompt: str, task_input: str, **options: Any) -> Dispatched:
-    """Show the outline of what is known, let the model choose sections, then answer with those sections."""
+    """Show the model the outline of the facts, let it choose sections, then let it answer with those sections."""
     outline = _outline(session)
     if not outline:
         reply = await session.dispatch(system_prompt, task_input, operation="dispatch_progressive", **options)
@@ -124,7 +124,7 @@ async def progressive(session: Session, system_prompt: str, task_input: str, **o
 
 
 async def stream_augmented(session: Session, system_prompt: str, task_input: str, **options: Any) -> Dispatched:
-    """Short windows, each with an envelope chosen for the task and for what was just written."""
+    """Write in short windows, each with an envelope for the task and for the text just written."""
     reply = await session.dispatch(
         system_prompt,
         task_input,
@@ -136,7 +136,7 @@ async def stream_augmented(session: Session, system_prompt: str, task_input: str
 
 
 async def _overhead(session: Session, reply: Reply) -> None:
-    """The windows of `reply` were not for the user (C4)."""
+    """Count the windows of `reply` as overhead: the user does not see them (C4)."""
     windows = reply.report.telemetry.windows if reply.report.telemetry is not None else 1
     await session.record(Draft("crp.dispatch.overhead", {"windows": windows}))
 

@@ -1,12 +1,12 @@
-"""The vectors of a session's facts: made as facts come, kept in a file beside the ledger, made again when it is lost.
+"""The vectors of a session's facts: made as facts come, kept in a file beside the ledger, rebuilt when it is lost.
 
 Invariants:
 
-- V1  Row n belongs to fact n: it carries the beginning of that fact's hash, and a row that carries another one is
-      thrown away with all behind it.
-- V2  The file holds nothing that cannot be made again; a torn last row is cut off. It is never exported (CRP §1.2).
-- V3  Rows of another embedder are never used, nor those of passages that were made in another way.
-- V4  The file is mapped into memory, and never becomes shorter under a mapping: what is cut off goes with the file.
+- V1  Row n belongs to fact n: it begins with the first bytes of that fact's hash. A row with another hash is discarded
+      with all rows after it.
+- V2  The file holds nothing that cannot be rebuilt; a torn last row is cut off. It is never exported (CRP §1.2).
+- V3  Rows of another embedder, or of passages that were built in another way, are never used.
+- V4  The file is mapped into memory and never becomes shorter under a mapping: dropping rows writes a new file.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ import msgspec
 
 from forestay.models import Embedder
 from forestay.relay.facts import Fact, said
-from forestay.relay.lines import in_one_text
 from forestay.relay.nearest import Nearest, nearest
+from forestay.relay.ranking import in_one_text
 
 _MARK = 8
 _AT_ONCE = 64
-_LONGEST_QUESTION = 4000  # characters; an embedder reads no more of it
-_PASSAGES = 2  # the way in which `passage` makes them
+_LONGEST_QUESTION = 4000  # characters; an embedder reads no more than these
+_PASSAGES = 2  # the version of what `passage` builds
 
 
 class Passage(Protocol):
-    """What gets a row: a text under its heading, and a hash that no other one has. A fact is one."""
+    """Something that gets a row, such as a fact: a text, its heading, and a unique hash."""
 
     @property
     def text(self) -> str: ...
@@ -48,7 +48,7 @@ class Passage(Protocol):
 
 
 class Vectors:
-    """One row for each fact behind the beginning of its hash: in memory, or in `path` when there is one."""
+    """One row for each fact, after the first bytes of its hash: in memory, or in the file `path` if it is given."""
 
     def __init__(self, embedder: Embedder, path: Path | None = None) -> None:
         self.embedder = embedder
@@ -64,7 +64,7 @@ class Vectors:
         return self._count
 
     async def catch_up(self, facts: Sequence[Passage]) -> int:
-        """Give the facts that have no row one; how many that were. The embedder runs in a thread."""
+        """Make the missing rows; return their number. The embedder runs in a thread."""
         async with self._lock:
             if not self._loaded:
                 await asyncio.to_thread(self._load)
@@ -80,7 +80,7 @@ class Vectors:
             return made
 
     def near(self, text: str, limit: int, without: AbstractSet[int] = frozenset()) -> dict[int, float]:
-        """The facts that are like `text` in meaning and how much, the most alike first, but for those in `without`.
+        """Return the facts that are similar to `text` in meaning with their similarity, best first, except `without`.
 
         Call it in a thread.
         """
@@ -90,7 +90,7 @@ class Vectors:
         asked = array("f", vector)
         data, count, size = self._mapped(), self._count, self._size
         try:
-            numpy = importlib.import_module("numpy")  # where an embedder brought it along
+            numpy = importlib.import_module("numpy")  # present when an embedder depends on it
         except ImportError:
             view = memoryview(data)[self._begin :]
             rows = [view[at + _MARK : at + size].cast("f") for at in range(0, count * size, size)]
@@ -102,7 +102,7 @@ class Vectors:
         return self._nearest.find(matrix, numpy.frombuffer(asked, dtype=numpy.float32), limit, without)
 
     def forget(self) -> None:
-        """The session is over: its vectors go."""
+        """Delete the vectors: the session is over."""
         self._data, self._count, self._nearest = bytearray(), 0, None
         if self._path is not None:
             self._path.unlink(missing_ok=True)
@@ -137,13 +137,13 @@ class Vectors:
     # The file
 
     def _header(self) -> bytes:
-        """It ends where numbers may begin."""
+        """Return the file's header; its length is a multiple of _MARK, so that the numbers are aligned."""
         named = {"embedder": self.embedder.name, "dimension": self.embedder.dimension, "passages": _PASSAGES}
         told = msgspec.json.encode(named)
         return told + b" " * (-(len(told) + 1) % _MARK) + b"\n"
 
     def _load(self) -> None:
-        """V2, V3."""
+        """Open the file: delete one of another embedder, cut off a torn row (V2, V3)."""
         assert self._path is not None
         header = self._header()
         try:
@@ -159,14 +159,14 @@ class Vectors:
         os.truncate(self._path, self._begin + self._count * self._size)
 
     def _mapped(self) -> bytearray | mmap.mmap:
-        """What holds at least the rows that are counted."""
+        """Return the data with all counted rows, mapped anew when the file has grown."""
         if self._path is not None and len(self._data) < self._begin + self._count * self._size:
             with self._path.open("rb") as file:
                 self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return self._data
 
     def _drop_strangers(self, facts: Sequence[Passage]) -> None:
-        """V1, V4."""
+        """Drop the first row that does not belong to its fact, and all rows after it (V1, V4)."""
         known, size = min(self._count, len(facts)), self._size
         data, begin = (self._mapped() if self._count else self._data), self._begin
         places = range(begin, begin + known * size, size)
@@ -187,10 +187,11 @@ class Vectors:
 
 
 def passage(facts: Sequence[Passage], number: int) -> str:
-    """What stands for a fact: its text under its heading, without which many a fact says nothing.
+    """Return the text to embed for a fact: its heading and its text, because many facts say nothing without a heading.
 
-    A line of talk stands for what it says behind the line before it: an answer means little without its question, and
-    `it` nothing at all. Who speaks and on which day is found by words, and would only make lines of one person alike.
+    For a line of talk it is the line before and the line itself, without speaker and date: an answer means little
+    without its question, and `it` means nothing. The words find speaker and date, which would only make all lines of
+    one person similar.
     """
     fact = facts[number]
     if not isinstance(fact, Fact) or not fact.talk:

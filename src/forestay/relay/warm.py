@@ -13,6 +13,7 @@ import base64
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -20,11 +21,10 @@ import msgspec
 
 from forestay.models import STOP, joined, words
 from forestay.relay.drift import rate
-from forestay.relay.entities import claim
+from forestay.relay.extract import claim, dates
 from forestay.relay.facts import GENESIS, TAKEN_BACK, Batch, Fact, facts_of, mark_talk
 from forestay.relay.guard import Role
 from forestay.relay.index import Index
-from forestay.relay.lines import dates
 from forestay.relay.types import SessionConfig
 
 # Who sets an attribute of a subject in a source, and to which value; None where it has several values.
@@ -157,8 +157,8 @@ class Warm:
     def _forget(self) -> None:
         self.facts: list[Fact] = []
         self.speakers: set[str] = set()  # words of the names of those who talk
-        self.index = Index()
-        self.cold = Index()  # superseded facts and copies, after a compaction
+        for made in ("index", "cold"):
+            self.__dict__.pop(made, None)
         self.copies: dict[int, list[int]] = {}  # by the fact that stands for them
         self.verified: set[int] = set()  # facts whose signature was found right since they were read
         self.out: set[int] = set()  # facts that do not stand: superseded, taken back or quarantined
@@ -176,6 +176,16 @@ class Warm:
         self.reserved = 0  # input tokens of the window under way
         self.dispatch: Dispatch | None = None
         self.answered: set[str] = set()  # the keys of turns that the stream holds
+
+    @cached_property
+    def index(self) -> Index:
+        """The facts that a question finds; a session without facts needs none."""
+        return Index()
+
+    @cached_property
+    def cold(self) -> Index:
+        """Superseded facts and copies, after a compaction."""
+        return Index()
 
     @property
     def claims(self) -> Claims:
@@ -464,7 +474,7 @@ class Warm:
     # Questions
 
     def recency(self, fact: Fact) -> float:
-        return math.exp(-0.1 * max(0, self.windows - fact.window))
+        return math.exp(-0.1 * max(0, self.windows - fact.origin.window))
 
     def left(self) -> tuple[int | None, int | None, int | None]:
         """Windows, input tokens and output tokens that the caps leave; never negative (C10)."""

@@ -33,7 +33,7 @@ from forestay.models import (
     tool_tokens,
 )
 from forestay.relay.continuation import ANCHOR, LEAST_ANCHOR, Echo, Seam, Structure, continuation_prompt, is_wall
-from forestay.relay.packing import Packed
+from forestay.relay.envelope import Packed
 from forestay.relay.types import SessionConfig
 from forestay.relay.warm import Warm
 

@@ -1,8 +1,8 @@
 """The sessions of a host, each a stream of its ledger.
 
-- T1  A session that has no entry is not in the ledger: who only looks in leaves no trace.
-- T2  While somebody holds a session there is one object for it in the process; its records are written in their order.
-      Who opens it sees what other processes wrote; what was said on top of less than that is refused.
+- T1  A session that has no entry is not in the ledger: a caller that only reads leaves no trace.
+- T2  While a session is open there is one object for it in the process, and its records are written in their order.
+      `open` reads what other processes wrote; an entry that was made without knowing them is refused.
 - T3  A session belongs to a tenant; to others it does not exist.
 """
 
@@ -41,7 +41,7 @@ class Sessions:
         )
 
     async def open(self, id: str, tenant: str = OPERATOR) -> SessionTree:
-        """The session of that id; the one object, when somebody holds it (T2, T3)."""
+        """The session of that id; the same object while it is open (T2, T3)."""
         if id not in self._open:
             records = await self._ledger.read(stream_of(id)) if is_id(id) else []
             if records and id not in self._open:

@@ -1,4 +1,4 @@
-"""Tools: what a tool is, where tools come from, how arguments are prepared, who may call one, and how it runs once."""
+"""Tools: their definition, their sources, their arguments, the gate for callers, and the guard that runs each once."""
 
 from typing import TYPE_CHECKING
 

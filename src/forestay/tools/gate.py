@@ -1,4 +1,4 @@
-"""What stands before a tool call: policy, the person whom policy wants asked, and the guard of what happens once.
+"""What stands before a tool call: policy, the person that policy asks, and the guard of what happens once.
 
 Policy is the kernel's evaluator, asked about a tool by its effect class.
 

@@ -44,7 +44,7 @@ def test_a_folder_becomes_a_catalog(extension):
         NpmSource("pack", "1.0.0"),
         "MIT",
     )
-    assert {item.path: item.reason for item in skipped}["tool.ts"] == "The same content as copy."
+    assert {item.path: item.reason for item in skipped}["tool.ts"] == "It has the same content as copy."
     assert "broken.ts" in {item.path for item in skipped}
     assert catalog.runtime_summary == {"legacy-js": 2, "multi-file": 1, "pkg-with-deps": 1}
 

@@ -155,7 +155,11 @@ REFUSALS: dict[str, tuple[Callable[[str], str | None], str, str]] = {
         "server_failed",
         "Token exchange failed",
     ),
-    "never fits": (lambda _: "http://x/?code=a&state=b", "consent_required", "not those of this sign-in"),
+    "never fits": (
+        lambda _: "http://x/?code=a&state=b",
+        "consent_required",
+        "None of the answers belongs to this sign-in",
+    ),
 }
 
 

@@ -1,1 +1,1 @@
-"""WASM components as extensions (Tier A): the world `pi:extension/pi-extension`, confined, through the one door."""
+"""WASM components as extensions (Tier A): the world `pi:extension/pi-extension`, confined by the dispatcher."""

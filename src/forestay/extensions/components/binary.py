@@ -1,4 +1,4 @@
-"""What the bytes of a component say of it, read before anything compiles or runs them."""
+"""Reads the binary format of a component, before anything compiles or runs it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Bytes = bytes | mmap.mmap
 
 
 class Outline(msgspec.Struct, frozen=True):
-    """How many memories the modules of a component define, and the manifest that it carries."""
+    """The number of memories that the modules of a component define, and the manifest that it carries."""
 
     memories: int
     manifest: bytes | None
 
 
 def outline(data: Bytes) -> Outline:
-    """The outline of a component; what is no component is refused, and the Problem says what it is instead."""
+    """Return the outline of a component; for anything else, raise a Problem that says what the bytes are instead."""
     _check_kind(data)
     memories, manifest = 0, None
     for depth, section, start, end in _component_sections(data, 0, len(data), 0):
@@ -45,7 +45,7 @@ def outline(data: Bytes) -> Outline:
 
 
 def carried_manifest(path: Path) -> Manifest | None:
-    """The manifest inside the component at `path`. Only the headers of its sections are read, not the whole file."""
+    """Return the manifest inside the component at `path`. This reads only section headers, not the whole file."""
     with path.open("rb") as file:
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -64,7 +64,7 @@ def is_core_module(data: Bytes) -> bool:
 
 
 def custom_section(name: str, data: bytes) -> bytes:
-    """A section that any component may carry at its end."""
+    """Encode a custom section; it can be appended to any component."""
     body = encoded_leb(len(name.encode())) + name.encode() + data
     return bytes([_CUSTOM]) + encoded_leb(len(body)) + body
 
@@ -73,7 +73,7 @@ def _check_kind(data: Bytes) -> None:
     if len(data) > MAX_COMPONENT:
         raise Problem(
             "payload_too_large",
-            f"The component has {len(data)} bytes; at most {MAX_COMPONENT} are taken.",
+            f"The component has {len(data)} bytes; the limit is {MAX_COMPONENT}.",
             limit=MAX_COMPONENT,
             observed=len(data),
         )
@@ -81,7 +81,8 @@ def _check_kind(data: Bytes) -> None:
         return
     if data[:4] == _PRECOMPILED:
         raise _no_component(
-            "This is machine code that somebody else compiled, and is not run.", "Give the component that it came from."
+            "This is precompiled machine code, which the host does not run.",
+            "Give the component that it was compiled from.",
         )
     if is_core_module(data):
         raise _no_component("This is a core module, not a component.", "Make one with `forestay ext wrap`.")
@@ -93,7 +94,7 @@ def _no_component(message: str, fix: str) -> Problem:
 
 
 def _component_sections(data: Bytes, start: int, end: int, depth: int) -> Iterator[tuple[int, int, int, int]]:
-    """Depth, number, start and end of each section, those of nested components included."""
+    """Yield depth, id, start and end of each section, nested components included."""
     if depth > _MAX_DEPTH:
         raise _damaged("components are nested too deeply")
     for section, first, last in sections(data, start + 8, end):
@@ -104,7 +105,7 @@ def _component_sections(data: Bytes, start: int, end: int, depth: int) -> Iterat
 
 
 def sections(data: Bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Number, start and end of each section between two places."""
+    """Yield id, start and end of each section between two offsets."""
     while at < end:
         size, start = leb(data, at + 1, end)
         if start + size > end:
@@ -120,7 +121,7 @@ def _memories(data: Bytes, start: int, end: int) -> int:
 
 
 def leb(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """An unsigned number of at most 32 bits, and where it ends."""
+    """Decode an unsigned number of at most 32 bits; return it with the offset after it."""
     value = 0
     for shift in range(0, 35, 7):
         if at >= end:

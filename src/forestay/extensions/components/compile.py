@@ -1,7 +1,7 @@
-"""Components become machine code in a process of their own: it has limits, and it is killed when it takes too long.
+"""Compiles components to machine code in a child process, which has limits and is killed when it takes too long.
 
-N1  Nothing else may be loaded as machine code: only what this module compiled, and only under the host's seal.
-N2  A component that cannot be compiled, or not within its time and memory, is a Problem; the host goes on.
+N1  The host loads no other machine code: only what this module compiled, and only under the host's seal.
+N2  A component that does not compile within its time and memory is a Problem; the host continues.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHILD = "forestay.extensions.components.compile_child"
 
 
 def compiled(component: bytes, kept: KeptBytecode | None = None, *, seconds: float = COMPILE_SECONDS) -> Compiled:
-    """The machine code of a component: as it was kept, or compiled by a child. Blocks; call it on a thread."""
+    """Return the machine code of a component, from the cache or compiled by a child. Blocks; call it on a thread."""
     key = compiled_key(component)
     found = kept.find(key) if kept is not None else None
     if found is not None:
@@ -40,13 +40,13 @@ def compiled(component: bytes, kept: KeptBytecode | None = None, *, seconds: flo
 
 
 def described(component: bytes, code: bytes) -> Compiled:
-    """The machine code of a component with what its types say."""
+    """Return the machine code of a component together with the facts that its types give."""
     outside = outside_of(machine_code(code), native().engine)
     return Compiled(outside, max(1, outline(component).memories), code)
 
 
 def compiled_apart(data: bytes, *, kind: str = "component", seconds: float = COMPILE_SECONDS) -> bytes:
-    """The machine code of a component, or of a core module (`module`), by a child."""
+    """Compile a component, or with `kind="module"` a core module, in a child process."""
     with subprocess.Popen(
         [sys.executable, "-P", "-m", _CHILD, str(int(seconds) + 1), kind],
         stdin=subprocess.PIPE,
@@ -64,7 +64,7 @@ def compiled_apart(data: bytes, *, kind: str = "component", seconds: float = COM
                 os.killpg(child.pid, signal.SIGKILL)
     if answer[:1] == DONE and len(answer) <= MAX_COMPILED:
         return answer[1:]
-    reason = answer[1:].decode("utf-8", "replace")[:400] or "the compiler ended before it answered"
+    reason = answer[1:].decode("utf-8", "replace")[:400] or "the compiler ended without an answer"
     raise Problem("extension_invalid", f"The {kind} cannot be compiled.", reason=reason, fix="Build it again.")
 
 

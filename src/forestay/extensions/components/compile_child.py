@@ -1,4 +1,7 @@
-"""The compiler's process: a component on standard input, its machine code on standard output. It imports little."""
+"""The compiler process: reads a component from standard input, writes machine code to standard output.
+
+It imports little, so that it starts fast.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from wasmtime.component import Component
 from forestay.extensions.components.native import engine, module_settings
 
 DONE, REFUSED = b"+", b"-"
-_MEMORY = 6 * 1024 * 1024 * 1024  # of addresses, most of them never touched
+_MEMORY = 6 * 1024 * 1024 * 1024  # of address space, most of it never touched
 
 
 def confine(seconds: int) -> None:
-    """Bound what compiling may use: addresses, processor time on all cores, and no files at all."""
+    """Limit the compilation: address space, processor time over all cores, and no files at all."""
     for kind, limit in (
         (resource.RLIMIT_AS, _MEMORY),
         (resource.RLIMIT_CPU, 4 * seconds),

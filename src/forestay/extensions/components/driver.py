@@ -1,10 +1,11 @@
-"""Runs one instance: on a thread, one call after the other, each within its time; its host calls through the door.
+"""Runs one instance on a thread: one call after the other, each with a deadline. Host calls go to the dispatcher.
 
-E1  Calls are done in the order in which they were asked, one at a time: a component cannot be entered twice.
-E2  A call ends: with its answer, a trap, or a Problem when its time is over. How long a person takes is not its time.
-E3  After a trap, or a call that could not be ended in time, the instance is not entered again (P13).
-E4  A call whose like has been short begins on the event loop's own thread, and goes on on another one when a tick of
-    the epoch finds it there after `AT_ONCE`, or when it asks the host for more than a look (`HostCalls.is_quick`).
+E1  Calls run in the order in which they arrive, one at a time: a component cannot be entered twice.
+E2  Every call ends: with its answer, a trap, or a Problem at its deadline. Waiting for a person does not count.
+E3  After a trap, or a call that did not end in time, the instance is not entered again (P13).
+E4  A call begins on the event loop's own thread when earlier calls like it were short. It moves to the instance's
+    thread when an epoch tick finds it there after `AT_ONCE`, or when it makes a host call that is not quick
+    (`HostCalls.is_quick`).
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from forestay.extensions.engine.owner import Owner
 from forestay.extensions.protocol import HostCalls
 from forestay.kernel import Problem, outside_work
 
-MAX_WORDS = 1_000  # characters of standard error that a trap's Problem quotes
-_NAMED = ("handle-tool", "handle-slash")  # exports whose first text is a name
+MAX_WORDS = 1_000  # characters of standard error that the Problem of a trap quotes
+_NAMED = ("handle-tool", "handle-slash")  # exports whose first argument is the name of a tool or command
 AT_ONCE = 1e-3  # seconds that a call with host calls may stay on the event loop's thread
-GRACE = 1.0  # seconds for a component to answer, once its time is over and its host call is cancelled
+GRACE = 1.0  # seconds that a component has to answer after its deadline, when its host call is cancelled
 _T = TypeVar("_T")
 _encode = msgspec.json.Encoder().encode
 
 
 class ComponentDriver:
-    """The thread and the time of one instance; `begin` makes the instance on that thread."""
+    """Owns the thread and the deadlines of one instance; `begin` makes the instance on that thread."""
 
     def __init__(self, name: str, dispatcher: HostCalls, generation: int) -> None:
         self.instance: Instance | None = None
         self.traced: Traced | None = None
         self.last_words = ""
-        """The end of what it wrote to standard error."""
+        """The last text that it wrote to standard error."""
         self.waited = 0.0
         self._paces: dict[tuple[str, Argument | None], Pace] = {}
         self._name = name
@@ -51,18 +52,18 @@ class ComponentDriver:
         self._owner = Owner(self._loop)
         self._held: float | None = None
         self._calls = 0
-        self._call_id: str | None = None  # of the host call under way
-        self._peeked: Asked | None = None  # the next host call, when it was looked at before it is performed
-        self._left: Callable[[], float] = lambda: 0.0  # seconds that the work under way has left
-        self._until = 0.0  # when a call on the event loop's thread has to leave it
+        self._call_id: str | None = None  # of the current host call
+        self._peeked: Asked | None = None  # a host call that `_look` has parsed and `sync` performs
+        self._left: Callable[[], float] = lambda: 0.0  # seconds that the current work has left
+        self._until = 0.0  # when a call must leave the event loop's thread
         self._ending: asyncio.Task[None] | None = None
-        self.gone = False  # let go, whatever it does
+        self.gone = False  # abandoned, even if its thread still runs
 
     async def begin(self, make: Callable[[], Instance], timeout: float) -> None:
         self.instance = await self.do(make, timeout)
 
     async def call(self, export: str, arguments: tuple[Argument, ...], timeout: float) -> Answer:
-        """Call an export: at once when such calls are short (E4), else on the instance's thread."""
+        """Call an export: on the event loop's thread when such calls are short (E4), else on the instance's thread."""
         if self.gone or self._owner.hurried():
             await self._turn()
         pace = self._pace_of(export, arguments)
@@ -79,7 +80,7 @@ class ComponentDriver:
         return answer
 
     def _attempt(self, export: str, arguments: tuple[Argument, ...], timeout: float) -> Answer | None:
-        """Begin a call here, on the event loop's thread; None when it has to go on elsewhere (E4)."""
+        """Begin a call on the event loop's thread; return None when it must continue on the instance's thread (E4)."""
         instance = self.instance
         if instance is None:
             raise self._late()
@@ -87,8 +88,8 @@ class ComponentDriver:
         return instance.attempt(export, arguments, self._look, self._until)
 
     def _look(self, name: bytes, given: bytes) -> Answer | None:
-        """Perform a host call here when it takes one look; None when it has to be performed elsewhere (E4)."""
-        if b"\n" in name:  # no method has such a name, and a request ends its name there
+        """Perform a quick host call on this thread; return None when the instance's thread must perform it (E4)."""
+        if b"\n" in name:  # no method has such a name: a newline separates name and input in `sync`
             return None
         try:
             asked = self._read(name, given)
@@ -102,13 +103,13 @@ class ComponentDriver:
         return None
 
     async def do(self, work: Callable[[], _T], timeout: float) -> _T:
-        """Do `work` on the instance's thread; EngineTrap when the instance is lost, a Problem when time is over."""
+        """Do `work` on the instance's thread; raise EngineTrap when the instance is lost, a Problem at the deadline."""
         if self.gone or self._owner.hurried():
             await self._turn()
         return await self._do(work, timeout)
 
     async def _turn(self) -> None:
-        """Let everything else have its turn first."""
+        """Let the other tasks of the event loop run first."""
         if self.gone:
             raise Problem("state_conflict", f"{self._name} is closed.", extension=self._name)
         await asyncio.sleep(0)
@@ -136,7 +137,7 @@ class ComponentDriver:
         return result
 
     async def _ended(self, future: asyncio.Future[Any], left: Callable[[], float]) -> None:
-        """Until the work is done; when its time is over, its host call is cancelled, and soon after it is let go."""
+        """Wait for the work; at the deadline cancel its host call, and `GRACE` later abandon the instance."""
         while not future.done():
             remaining = left()
             if remaining <= -GRACE:
@@ -158,7 +159,7 @@ class ComponentDriver:
     # Persons
 
     def hold(self, held: bool) -> None:
-        """A person is asked (True), or has answered (False): that is not the extension's time (E2)."""
+        """Stop the clock while a person is asked (True), and start it again after the answer (False) (E2)."""
         now = self._loop.time()
         if held:
             self._held = self._held or now
@@ -173,7 +174,7 @@ class ComponentDriver:
     # Calls, on the instance's thread
 
     def _perform(self, pace: Pace, export: str, arguments: tuple[Argument, ...]) -> Answer:
-        """One call, on record when there is a recorder, and then what it wrote."""
+        """Perform one call, recorded when there is a recorder; then log its output."""
         used = time.thread_time()
         try:
             if self.traced is None:
@@ -188,7 +189,7 @@ class ComponentDriver:
         return instance.call(export, *arguments, seconds=left)
 
     def _go_on(self) -> Answer:
-        """The rest of a call that began on the event loop's thread."""
+        """Finish a call that began on the event loop's thread."""
         instance, left = self._live()
         try:
             return instance.finish(left)
@@ -196,14 +197,14 @@ class ComponentDriver:
             self._flush()
 
     def _live(self) -> tuple[Instance, float]:
-        """The instance, and the seconds that the work under way has left."""
+        """Return the instance and the seconds that the current work has left."""
         left = self._left()
         if left <= 0 or self.instance is None:
             raise self._late()
         return self.instance, left
 
     def _flush(self) -> None:
-        """What it wrote to standard output and error goes to its log."""
+        """Move its standard output and error to the extension's log."""
         instance = self.instance
         for error, data in instance.output.items() if instance is not None else ():
             if data:
@@ -214,7 +215,7 @@ class ComponentDriver:
                     self.last_words = text[-MAX_WORDS:]
 
     def _pace_of(self, export: str, arguments: tuple[Argument, ...]) -> Pace:
-        """By export, and by the name of the tool or command, which is one that is registered."""
+        """Return the pace of an export, or of one registered tool or command."""
         key = (export, arguments[0] if export in _NAMED else None)
         found = self._paces.get(key)
         if found is None:
@@ -224,11 +225,11 @@ class ComponentDriver:
     # Host calls, on the instance's thread
 
     def sync(self, request: bytes) -> bytes:
-        """Perform a host call. It never raises: the component gets the error, and is stopped when its time is over."""
+        """Perform a host call. It never raises: the component gets the error, and stops when its time is over."""
         if self.gone or self._left() <= 0:
             if self.instance is not None:
                 self.instance.expire()
-            return _signed(refused(Problem("timeout", "The time of the call that asks for this is over.")))
+            return _signed(refused(Problem("timeout", "The call that makes this host call has run out of time.")))
         try:
             asked, self._peeked = self._peeked or self._read(*request.split(b"\n", 1)), None
             self._call_id = asked.call.call_id
@@ -245,7 +246,7 @@ class ComponentDriver:
         return read_request(name, given, f"{self._name}/{self._generation}.{self._calls}")
 
     def log(self, error: bool, text: str) -> None:
-        """What was written to standard output or error, as one line of the extension's log."""
+        """Write standard output or error to the extension's log, as one entry."""
         level = "warn" if error else "info"
         event = "stderr" if error else "stdout"
         self.sync(b"log\n" + _encode({"level": level, "event": event, "message": text}))
@@ -253,7 +254,7 @@ class ComponentDriver:
     # The end
 
     def abandon(self) -> None:
-        """Let the instance go, whatever it does; its memory is given back when it lets go of its thread (E3)."""
+        """Give up the instance even if it still runs; its memory is freed when its thread returns (E3)."""
         self.gone = True
         if self._ending is None:
             self._cancel()
@@ -261,7 +262,7 @@ class ComponentDriver:
             self._ending = self._loop.create_task(self._owner.join())
 
     async def close(self) -> None:
-        """Let it go, and wait until its thread is free."""
+        """Abandon the instance and wait until its thread has ended."""
         self.abandon()
         if self._ending is not None:
             await self._ending
@@ -272,7 +273,7 @@ class ComponentDriver:
 
 
 def _signed(answer: Answer) -> bytes:
-    """As a trace has it: behind `+` or `-`."""
+    """Mark an answer with `+` (ok) or `-` (error), as traces do."""
     ok, said = answer
     return (b"+" if ok else b"-") + said
 

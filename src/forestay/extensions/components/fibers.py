@@ -1,12 +1,12 @@
-"""Work of the engine that can be left and resumed, on any thread: it runs on a stack of its own, a fiber.
+"""Runs engine work on a fiber, a stack of its own, so that any thread can suspend and resume it.
 
-Work comes back before its end when it asks the host for something, and with the next tick of the epoch. So a call may
-begin on the event loop's thread, and go on elsewhere when it turns out to be long.
+Work suspends when it makes a host call, and at the next epoch tick. So a call can begin on the event loop's thread and
+continue on another thread when it turns out to be long.
 
-F1  When work comes back, no Python code is left on its fiber. Any thread may resume it, one at a time.
-F2  Python code that a guest calls from a fiber is short: it takes a request, gives an answer, answers for WASI, or
-    takes the one look that a host call asks for (`HostCalls.is_quick`). It waits for nobody.
-F3  Python 3.14 takes a stack that is not its thread's own for an overflow. There work ends where it begins.
+F1  Suspended work has no Python code on its fiber. Any thread may resume it, one at a time.
+F2  Python code that a guest calls from a fiber is short: it takes a request, gives an answer, answers a WASI function,
+    or performs a quick host call (`HostCalls.is_quick`). It never blocks.
+F3  Python 3.14 mistakes a fiber's stack for a stack overflow. There, work ends on the thread where it begins.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _begin_call = bound(
 )
 _begin_instance = bound(quick, "wasmtime_component_linker_instantiate_async", [ctypes.c_void_p] * 5, ctypes.c_void_p)
 _poll = bound(calls, "wasmtime_call_future_poll", [ctypes.c_void_p], ctypes.c_bool)
-_give_up = bound(calls, "wasmtime_call_future_delete", [ctypes.c_void_p])  # a guest that has not ended is unwound
+_give_up = bound(calls, "wasmtime_call_future_delete", [ctypes.c_void_p])  # this unwinds a guest that has not ended
 _give_back = bound(quick, "wasmtime_call_future_delete", [ctypes.c_void_p])
 _yield = bound(quick, "wasmtime_context_epoch_deadline_async_yield_and_update", [ctypes.c_void_p, ctypes.c_uint64])
-# As the package declares them, but with numbers for addresses: a pointer object costs more than what is done with it.
+# The package's declarations, with numbers for addresses: making a pointer object costs more than its use here.
 _Called = ctypes.CFUNCTYPE(
     None, *[ctypes.c_void_p] * 4, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_void_p] * 2
 )
-_CONTINUATION = struct.Struct("@PPP")  # the callback, its data, what frees that
+_CONTINUATION = struct.Struct("@PPP")  # the callback, its data, the finalizer of the data
 _POINTER = struct.Struct("@P")
 
 
 def come_back(context: int | None) -> None:
-    """Let the work of a store come back with each tick."""
+    """Make the work of a store suspend at each tick."""
     _yield(context, 1)
 
 
@@ -89,7 +89,7 @@ class FiberFunction(Function):
 
 
 class FiberInstantiation(Instantiation):
-    """An instance that is made on a fiber: its modules may have start functions."""
+    """Instantiates on a fiber, because modules may have start functions."""
 
     def __init__(self, linker: wasm.Linker, store: wasmtime.Store, code: wasm.Component) -> None:
         super().__init__(linker, store, code)
@@ -122,7 +122,7 @@ class FiberInstantiation(Instantiation):
 
 
 class Request:
-    """What a guest asks for while its fiber waits, and the answer once there is one."""
+    """A host call for which a fiber waits, and its answer when it is there."""
 
     __slots__ = ("answer", "given", "name", "results")
 
@@ -134,26 +134,26 @@ class Request:
 
 
 class Asking(Protocol):
-    """Who asks: an instance that runs."""
+    """A running instance, which makes host calls."""
 
     asked: Request | None
 
     def look(self, name: bytes, given: bytes) -> Answer | None:
-        """The answer, when it takes one look to give it; must not raise."""
+        """Return the answer of a quick host call, else None; must not raise."""
 
 
 def add_asking(instance: wasm.LinkerInstance, name: str, who: Callable[[], Asking], limit: int) -> Any:
-    """Define a function of two texts that gives `result<string, string>`; `who` tells which instance calls it.
+    """Define a function from two strings to `result<string, string>`; `who` returns the instance that calls it.
 
-    What is not answered with one look stands in `asked` of the instance. Its fiber waits until it is resumed with an
-    answer.
+    A host call that `look` does not answer stays in `asked` of the instance. The fiber waits until it is resumed with
+    an answer.
     """
 
     def answered(_data: Any) -> bool:
         asking = who()
         request = asking.asked
         if request is None:
-            return True  # it was answered at once, or was too large
+            return True  # `look` answered it, or it was too large
         if request.answer is None:
             return False
         give(request.results, request.answer)

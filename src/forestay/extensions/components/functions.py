@@ -1,7 +1,7 @@
-"""Work of the engine for one instance: the call of an export, and the making of the instance.
+"""The engine's work for one instance: calling an export, and instantiating.
 
-Work is begun, resumed until it has ended, and its answer taken. Here it ends with its first `resume`; work on a fiber
-(`fibers.py`) may come back earlier, and goes on where it stopped.
+Work begins, is resumed until it ends, and gives its answer. Here the first `resume` ends it; work on a fiber
+(`fibers.py`) can suspend and continue where it stopped.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ _call = bound(
 
 
 class Work(Protocol):
-    """Something that the engine does."""
+    """A task of the engine."""
 
     def resume(self) -> bool:
-        """Go on; True when it has ended."""
+        """Continue; return True when it has ended."""
 
     def answer(self) -> Answer:
-        """What came of it. What the guest did wrong is a WasmtimeError, an answer beyond the limit a ValueError."""
+        """Return the result. A guest's fault raises WasmtimeError, an answer beyond the limit ValueError."""
 
     def drop(self) -> None:
-        """Give up what has not ended."""
+        """Give up work that has not ended."""
 
 
 class Function:
-    """An export that takes texts, or lists of them, and gives `result<string, string>`, or nothing."""
+    """An export that takes strings or lists of strings, and returns `result<string, string>` or nothing."""
 
     def __init__(self, function: wasm.Func, store: wasmtime.Store, kind: str, limit: int) -> None:
-        """`kind` is its signature, as `outside.EXPORTS` has it."""
+        """`kind` is its signature, as written in `outside.EXPORTS`."""
         takes, _, gives = kind.partition("->")
         count, answers = takes.count("string"), bool(gives)
         self._raw = function._func
         self._values = (Value * max(count, 1))()
         self._lists = "list<" in takes
-        self._lent: Any = None  # what the arguments point into
-        self._owned: list[int] = []  # the addresses of arguments that the library made
+        self._lent: Any = None  # the memory that the arguments point into
+        self._owned: list[int] = []  # the addresses of arguments that the library allocated
         self._result = Value()
         self._at = ctypes.addressof(self._result)
         self._answers = answers
@@ -72,7 +72,7 @@ class Function:
             self._owned.append(ctypes.addressof(value))
 
     def _are_texts(self, arguments: Sequence[Argument]) -> TypeGuard[Sequence[bytes]]:
-        return not self._lists  # its signature tells
+        return not self._lists  # follows from its signature
 
     def resume(self) -> bool:
         self._error = _call(*self._call)
@@ -89,7 +89,7 @@ class Function:
             return taken(self._result, self._limit)
         finally:
             delete(self._at)
-            self._result.kind = 0  # the library drops what stands here before it writes the next answer
+            self._result.kind = 0  # else the library frees this value again before it writes the next answer
 
     def drop(self) -> None:
         self._forget()
@@ -101,7 +101,7 @@ class Function:
 
 
 class Instantiation:
-    """An instance in the making; `instance` is there when it has ended well."""
+    """Makes an instance; `instance` is set after success."""
 
     def __init__(self, linker: wasm.Linker, store: wasmtime.Store, code: wasm.Component) -> None:
         self.instance: wasm.Instance | None = None
@@ -115,9 +115,9 @@ class Instantiation:
         return True, b""
 
     def drop(self) -> None:
-        """It ends with its first `resume`."""
+        """Do nothing: the first `resume` has ended it."""
 
 
 def as_error(address: Any) -> wasmtime.WasmtimeError:
-    """The engine's error at this address, which is now ours."""
+    """Take ownership of the engine's error at this address."""
     return wasmtime.WasmtimeError._from_ptr(ctypes.cast(address, ctypes.POINTER(ffi.wasmtime_error_t)))

@@ -1,8 +1,8 @@
-"""A WASM component as an extension: loaded, asked, replaced when it traps.
+"""A WASM component as an extension: loads it, calls it, and replaces its instance after a trap.
 
-G1  Every method answers or raises a Problem; nothing that a component does raises anything else.
-G2  A trap ends the instance, never the extension: the next call finds a new one, after ten in a row none.
-G3  A load that fails leaves nothing behind.
+G1  Every method returns or raises a Problem; nothing that a component does raises anything else.
+G2  A trap ends the instance, not the extension: the next call gets a new instance, until ten traps in a row.
+G3  A failed load leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from forestay.extensions.registry import Registrations
 from forestay.extensions.trace import Recorder
 from forestay.kernel import Clock, Problem, Randomness, SystemClock, outside_work
 
-MAX_TRAPS = 10  # in a row, without one answer between them
+MAX_TRAPS = 10  # in a row, without an answer between them
 SHUTDOWN_SECONDS = 1.0
 _encode = msgspec.json.Encoder().encode
 _T = TypeVar("_T")
 
 
 class ComponentGuest(Guest):
-    """`make` gives the component; it compiles when it must, and runs on a thread."""
+    """`make` returns the component and compiles it if necessary; it runs on a thread."""
 
     runtime = "wasm"
 
@@ -73,7 +73,7 @@ class ComponentGuest(Guest):
         self._record = record
         self._component: LinkedComponent | None = None
         self._driver: ComponentDriver | None = None
-        self._drivers: list[ComponentDriver] = []  # that and those before it
+        self._drivers: list[ComponentDriver] = []  # the current one and the earlier ones
         self._loading: asyncio.Task[ComponentDriver] | None = None
         self._generation = 0
         self._row = 0
@@ -82,7 +82,7 @@ class ComponentGuest(Guest):
     # Life
 
     async def load(self) -> Registrations:
-        """Compile, instantiate, `init`; the registrations, or the Problem that stopped it (G3)."""
+        """Compile, instantiate and call `init`; return the registrations (G3)."""
         loop = asyncio.get_running_loop()
         if self._component is None:
             with outside_work(loop):
@@ -93,7 +93,7 @@ class ComponentGuest(Guest):
         return self.registrations
 
     async def close(self) -> None:
-        """Tell the component (`shutdown`), then let it go."""
+        """Call the component's `shutdown`, then drop its instances."""
         if self._loading is not None:
             self._loading.cancel()
         driver, self._driver = self._driver, None
@@ -107,20 +107,20 @@ class ComponentGuest(Guest):
             await item.close()
 
     async def restart(self) -> None:
-        """Begin again with a new instance of the same component."""
+        """Replace the instance with a new one of the same component."""
         if self.stopped is None:
             await self.close()
             await self.load()
 
     def stop(self, problem: Problem) -> None:
-        """Take it out of use for this reason."""
+        """Refuse all further calls with this problem, and drop the instance."""
         self.stopped = problem
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.abandon()
 
     async def _ready(self) -> ComponentDriver:
-        """A driver with a live instance; a new one when there is none (G2)."""
+        """Return a driver with a live instance; make a new one when there is none (G2)."""
         self._check()
         if self._driver is not None:
             return self._driver
@@ -139,10 +139,10 @@ class ComponentGuest(Guest):
     def _begun(self, task: asyncio.Task[ComponentDriver]) -> None:
         self._loading = None
         if not task.cancelled():
-            task.exception()  # the waiting caller has it
+            task.exception()  # the waiting caller gets the exception
 
     async def _begin(self) -> ComponentDriver:
-        """A new instance that has run `init`."""
+        """Make a new instance and run its `init`."""
         component = self._component
         if component is None:
             raise Problem("state_conflict", f"{self.name} is not loaded.", fix="Load it first.")
@@ -185,7 +185,7 @@ class ComponentGuest(Guest):
             answer = await driver.call(export, arguments, within)
         except (EngineTrap, Problem) as error:
             raise self._failure(driver, error) from error
-        self._check()  # it may have passed a quota meanwhile: then its answer does not count
+        self._check()  # it may have exceeded a quota during the call: then its answer does not count
         self._row = 0
         return answer
 
@@ -193,14 +193,14 @@ class ComponentGuest(Guest):
         return await self._guarded(driver, driver.call(export, arguments, timeout))
 
     async def _guarded(self, driver: ComponentDriver, work: Awaitable[_T]) -> _T:
-        """Wait for `work`; a trap is a Problem, and the instance is gone (G2)."""
+        """Wait for `work`; turn a trap into a Problem and drop the instance (G2)."""
         try:
             return await work
         except (EngineTrap, Problem) as error:
             raise self._failure(driver, error) from error
 
     def _failure(self, driver: ComponentDriver, error: EngineTrap | Problem) -> Problem:
-        """What a caller is told of an error; the instance is gone when it has trapped or was let go (G2)."""
+        """Return the Problem of an error; drop the instance if it trapped or was abandoned (G2)."""
         if isinstance(error, Problem):
             if driver.gone and self.stopped is None:
                 self._lost()
@@ -208,7 +208,7 @@ class ComponentGuest(Guest):
         self._lost()
         self._report("trap", {"kind": error.kind, "message": str(error), "count": self.traps})
         problem = trap_problem(error, self.name)
-        if driver.last_words:  # what a panic says
+        if driver.last_words:  # a panic's message
             problem.details["stderr"] = driver.last_words
         return problem
 
@@ -223,7 +223,7 @@ class ComponentGuest(Guest):
     def _refused(self, name: str) -> None:
         self._report("import_refused", {"import": name})
 
-    # What it is asked
+    # The methods of `Guest`
 
     async def call_tool(
         self,
@@ -235,13 +235,13 @@ class ComponentGuest(Guest):
         on_update: Callable[[Any], None] | None = None,
         timeout: float | None = None,
     ) -> ToolOutcome:
-        """Convert, validate, execute. A tool that gives an error has an outcome; a trap is a Problem."""
+        """Convert and validate the arguments, then execute. A tool's error is an outcome; a trap is a Problem."""
         arguments = self.registrations.fit(name, arguments)
         ok, answer = await self._ask("handle-tool", name.encode(), _encode(arguments), timeout=timeout)
         return messages.tool_result(self.name, ok, answer)
 
     async def run_command(self, name: str, arguments: str = "", *, timeout: float | None = None) -> Any:
-        """Run a slash command; what it returned."""
+        """Run a slash command and return its result."""
         if name not in self.registrations.commands:
             known = sorted(self.registrations.commands)
             raise Problem("not_found", f"{self.name} has no command {name}.", commands=known)
@@ -253,24 +253,24 @@ class ComponentGuest(Guest):
     async def hook(
         self, event: dict[str, Any], index: int, *, timeout: float | None = None, signal: bool = False
     ) -> HookOutcome:
-        """Tell it of an event: the protocol's `event_hook` payload."""
+        """Deliver an event: the protocol's `event_hook` payload."""
         kind = str(event.get("type"))
         ok, answer = await self._ask("handle-event", _encode({"event": kind, "data": event}), timeout=timeout)
         return messages.event_result(self.name, kind, ok, answer)
 
     def hold(self, held: bool) -> None:
-        """A person is asked (True) or has answered (False). Meanwhile the deadlines do not run."""
+        """Stop the deadlines while a person is asked (True); start them again after the answer (False)."""
         if self._driver is not None:
             self._driver.hold(held)
 
     @property
     def waited(self) -> float:
-        """Seconds that it waited for persons so far."""
+        """Seconds that it has waited for persons so far."""
         return self._waited + (self._driver.waited if self._driver is not None else 0.0)
 
 
 def _split(arguments: str) -> list[str]:
-    """Words as a shell has them; a text with an open quote is taken by its spaces."""
+    """Split as a shell does; a text with an unclosed quote is split at its spaces."""
     try:
         return shlex.split(arguments)
     except ValueError:

@@ -1,7 +1,7 @@
-"""`host.call` as a component writes it, and the answer that it reads (P13).
+"""Parses a component's `host.call` and encodes the answer (P13).
 
-The first text names the method, the second holds its parameters; or the second is the whole `host_call` payload, known
-by its `call_id` and `params`. Either way it becomes one `HostCall`, which goes through the one door.
+The first string names the method, the second holds its parameters. The second may also be the whole `host_call`
+payload, recognized by its `call_id` and `params`. Both forms become one `HostCall` for the dispatcher.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from forestay.extensions.protocol import HostCall, HostCallError, HostResult
 from forestay.kernel import Problem, canonical
 
 PAYLOAD = "host_call"
-"""The name under which a whole payload of any method may come."""
+"""The name that a call with a whole payload may use, whatever its method."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -38,11 +38,11 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def read_request(name: bytes, text: bytes, call_id: str) -> Asked:
-    """The call of this name and input; what is not one is a Problem. The host's `call_id` is the one that counts."""
+    """Parse a host call; raise a Problem when it is malformed. The call gets the host's `call_id`."""
     given = canonical.decode(text, limit=MAX_OUTBOX)
     method = name.decode("utf-8", "replace")
     if not isinstance(given, dict):
-        raise Problem("invalid_request", "The input of a host call is a JSON object.", at="$")
+        raise Problem("invalid_request", "The input of a host call must be a JSON object.", at="$")
     if "call_id" not in given or "params" not in given:
         return Asked(HostCall(call_id, "", method, given), None)
     try:
@@ -69,14 +69,14 @@ def read_request(name: bytes, text: bytes, call_id: str) -> Asked:
 
 
 def answer_of(result: HostResult, guest_id: str | None) -> Answer:
-    """The output, or the error; to a whole payload, the whole `host_result`."""
+    """Encode the output or the error; a whole payload gets a whole `host_result`."""
     if guest_id is not None:
         return not result.is_error, _encode(msgspec.structs.replace(result, call_id=guest_id))
     return not result.is_error, _encode(result.error if result.is_error else result.output)
 
 
 def refused(problem: Problem) -> Answer:
-    """The answer to what is no host call."""
+    """Return the answer to a refused or malformed host call."""
     body = problem.as_pi()
     details = {**body["details"], "problem": problem.key}
     return False, _encode(HostCallError(body["code"], body["message"], details, body["retryable"]))

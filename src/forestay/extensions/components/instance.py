@@ -1,9 +1,9 @@
-"""One instance of a component: its own memories, its own deadline, one thread at a time.
+"""One instance of a component: it has its own memories and deadline, and one thread at a time enters it.
 
-M1  Nothing that a guest does raises anything but `EngineTrap`: the instance is lost, and is not entered again (P13).
-M2  All its memories together stay within the limit, its tables, handles and stack within theirs.
-M3  A call has a slice of processor time; what the host does for the guest meanwhile does not count.
-M4  What it writes to standard output and error is kept up to a bound, and given to the log.
+M1  Whatever a guest does raises only `EngineTrap`: the instance is lost, and is not entered again (P13).
+M2  Its memories together stay within the limit; its tables, handles and stack stay within theirs.
+M3  A call has a slice of processor time; the time of its host calls does not count.
+M4  Its standard output and error are kept up to a limit, and go to the log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from forestay.extensions.engine.pulse import TICK_SECONDS
 
 MAX_TABLES, MAX_TABLE_ELEMENTS, MAX_INSTANCES = 32, 65_536, 128
 MAX_HANDLES = 10_000
-MAX_OUTPUT = 16_384  # bytes of standard output, and of error, that are kept of one call
+MAX_OUTPUT = 16_384  # bytes that are kept of the standard output, and of the standard error, of one call
 _LATE = "it ran longer than it may at once"
 _CAUSES: tuple[tuple[str, TrapKind, str], ...] = (
     ("wasm trap: interrupt", "timeout", _LATE),
@@ -43,16 +43,16 @@ Look = Callable[[bytes, bytes], Answer | None]
 
 
 class Host(Protocol):
-    """What an instance asks of its owner while it runs."""
+    """What a running instance needs from its owner."""
 
     def clock_ns(self, monotonic: bool) -> int: ...
     def random(self, count: int) -> bytes: ...
     def sync(self, request: bytes) -> bytes:
-        """Perform a host call, `name` newline `input`: the answer, behind `+` or `-`."""
+        """Perform the host call `name` newline `input`; the answer starts with `+` or `-`."""
 
 
 class Instance:
-    """A running component. `refused` hears of every import that was called and refused."""
+    """A running component. `refused` is called for every call of a refused import."""
 
     def __init__(self, component: LinkedComponent, host: Host, limits: Limits, refused: Callable[[str], None]) -> None:
         self.component = component
@@ -60,11 +60,11 @@ class Instance:
         self.limits = limits
         self.lost: EngineTrap | None = None
         self.output: dict[bool, bytearray] = {False: bytearray(), True: bytearray()}
-        """What was written since the last look: to standard output, and (True) to standard error."""
+        """The output since the last flush: standard output, and under True standard error."""
         self._refused = refused
         self._handles = 0
         self.asked: fibers.Request | None = None
-        """What it asks of the host, while its fiber waits for the answer."""
+        """The host call for which its fiber waits."""
         self._deadline = 0.0
         self._store = wasmtime.Store(component.engine)
         self._store.set_limits(
@@ -91,21 +91,21 @@ class Instance:
 
     @property
     def wrote(self) -> bool:
-        """Whether there is output to look at."""
+        """Whether there is output to flush."""
         return bool(self.output[False] or self.output[True])
 
     def call(self, export: str, *arguments: Argument, seconds: float | None = None) -> Answer:
-        """Call an export, for at most `seconds` or one slice; a trap is the end of the instance (M1)."""
+        """Call an export, for at most `seconds` or one slice; a trap ends the instance (M1)."""
         self._begin(export, arguments)
         return self.finish(seconds)
 
     def attempt(self, export: str, arguments: Sequence[Argument], look: Look, until: float) -> Answer | None:
-        """Begin a call of an export: its answer, or None when it has come back before its end (`fibers.py`).
+        """Begin a call of an export; return its answer, or None when it suspended before its end (`fibers.py`).
 
-        `look` answers those of its host calls that take no longer than a look, and gives None for the others. A tick
-        that comes before `until` (of `time.perf_counter`) came by chance: it goes on until the next one.
+        `look` answers quick host calls and returns None for the others. A tick before `until` (of
+        `time.perf_counter`) is too early: the call then continues until the next one.
         """
-        assert fibers.SUPPORTED, "without fibers a call ends where it begins"
+        assert fibers.SUPPORTED, "without fibers a call ends on the thread where it begins"
         self._begin(export, arguments)
         self._look = look
         try:
@@ -117,7 +117,7 @@ class Instance:
             self._look = None
 
     def finish(self, seconds: float | None = None) -> Answer:
-        """The answer of the call under way, after at most `seconds` or one slice."""
+        """Finish the current call within `seconds` or one slice; return its answer."""
         whole = self.limits.slice_ms / 1000
         self._deadline = time.monotonic() + (whole if seconds is None else min(seconds, whole))
         while True:
@@ -130,13 +130,13 @@ class Instance:
                 return answer
 
     def serve(self) -> None:
-        """Give it what it asks of the host."""
+        """Perform the host call for which it waits."""
         asked = self.asked
         if asked is not None and asked.answer is None:
             asked.answer = self.call_host(asked.name, asked.given)
 
     def close(self) -> None:
-        """Give back its memory; nothing may be called afterwards."""
+        """Free its memory; nothing may be called afterwards."""
         if self._context:
             self._drop()
             self._context = None
@@ -152,7 +152,7 @@ class Instance:
         self._made = work.instance
 
     def _function(self, export: str) -> Function:
-        """An export as it is called; it is found when it is first called."""
+        """Return an export ready to call; look it up on first use."""
         found = self._functions.get(export)
         if found is None:
             assert self._made is not None, "it is instantiated"
@@ -171,7 +171,7 @@ class Instance:
         self._work = function
 
     def step(self, ticks: int) -> Answer | None:
-        """Run the work under way until it ends or comes back, which it does after so many ticks (`fibers.py`)."""
+        """Run the current work until it ends, or suspends after `ticks` ticks (`fibers.py`)."""
         work = self._work
         assert work is not None, "nothing is under way"
         before, running.instance = running.instance, self
@@ -202,7 +202,7 @@ class Instance:
             work.drop()
 
     def expire(self) -> None:
-        """Its time is over: the host call under way, on this thread, is its last."""
+        """End its time: the host call that this thread performs is its last."""
         self._deadline = 0.0
 
     # What the component imports (`linked.Guarded`)
@@ -219,7 +219,7 @@ class Instance:
     def written(self, error: bool, data: bytes) -> None:
         kept = self.output[error]
         kept += data
-        del kept[: len(kept) - MAX_OUTPUT]  # the end says most
+        del kept[: len(kept) - MAX_OUTPUT]  # the end is the most useful part
 
     def handle(self, stands_for: int, resource: str) -> wasm.ResourceHost:
         if self._handles >= MAX_HANDLES:
@@ -245,7 +245,7 @@ class Instance:
 
 
 def _trap(message: str) -> EngineTrap:
-    """Why the engine stopped. A guest chooses the names before the last cause, and nothing after it."""
+    """Return why the engine stopped. Only the last cause counts: a guest chooses the names before it."""
     cause = message.rpartition("Caused by:")[2].strip()
     for text, kind, told in _CAUSES:
         if text in cause:

@@ -1,6 +1,6 @@
-"""A component that is ready to run: its machine code, its imports answered, its exports found.
+"""A component that is ready to run: its machine code, the answers to its imports, and its exports.
 
-A component is shared by all its instances. The functions that it imports find the instance that runs on their thread.
+All instances share the component. An imported function finds its instance by the thread that runs it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from forestay.extensions.components.outside import EXPORTS, HOST, Compiled, Impo
 from forestay.extensions.components.values import Answer, add_answer, add_refusal, add_serving
 
 MAX_CALL = 16 * 1024 * 1024  # bytes of one text of a host call
-MAX_SHARED = 128  # imports of a component whose answers are kept for others that import the same
+MAX_SHARED = 128  # imports up to which components with the same imports share their answers
 
 
 class Guarded(wasi.Confined, fibers.Asking, Protocol):
-    """The instance that runs, as its imports see it. None of these raises."""
+    """A running instance, as its imports see it. None of these raises."""
 
     def call_host(self, name: bytes, given: bytes) -> Answer: ...
     def refuse(self, name: str) -> str:
-        """Record that an import was refused; the reason."""
+        """Record that an import was refused; return the reason."""
 
     def released(self) -> None:
-        """A handle is gone."""
+        """Count a handle that was dropped."""
 
 
 class _Running(threading.local):
@@ -42,12 +42,12 @@ running = _Running()
 
 
 def _instance() -> Guarded:
-    assert running.instance is not None  # only an instance that runs calls what it imports
+    assert running.instance is not None  # only a running instance calls imports
     return running.instance
 
 
 class Imports:
-    """Answers to what a component imports, for all components that import the same; `refused` names the others."""
+    """The answers to imports, shared by components with the same imports; `refused` lists the unanswered ones."""
 
     def __init__(self, outside: Outside, on_fibers: bool) -> None:
         self.refused: list[str] = []
@@ -64,7 +64,7 @@ class Imports:
                         self._define(instance, interface, item)
 
     def resource(self, name: str) -> int:
-        """The number of a resource type: the same for the same name, as WASI's interfaces share them."""
+        """Return the number of a resource type; WASI's interfaces share types, so a name has one number."""
         return self._resources.setdefault(name, len(self._resources) + 1)
 
     def _define(self, instance: wasm.LinkerInstance, interface: str, item: Import) -> None:
@@ -86,7 +86,7 @@ class Imports:
 
 
 class LinkedComponent:
-    """A component: its machine code, and the answers to what it imports."""
+    """A component with its machine code and the answers to its imports."""
 
     def __init__(self, compiled: Compiled) -> None:
         self.engine = native().engine
@@ -97,7 +97,7 @@ class LinkedComponent:
         self._exports: dict[str, wasm.ExportIndex] = {}
 
     def export(self, name: str) -> wasm.ExportIndex:
-        """Where a function of the world is; it is looked up when it is first needed."""
+        """Return the index of a function of the world; look it up on first use."""
         found = self._exports.get(name)
         if found is None:
             found = self._exports[name] = _index(self.code.get_export_index(name, self._at))
@@ -105,7 +105,7 @@ class LinkedComponent:
 
 
 def _imports(outside: Outside) -> Imports:
-    """The answers to a component's imports. Most import the same few; those of an odd one go with it."""
+    """Return the answers to a component's imports: shared, unless it has more than `MAX_SHARED` imports."""
     if len(outside.alone) + sum(map(len, outside.interfaces.values())) > MAX_SHARED:
         return Imports(outside, fibers.SUPPORTED)
     return _shared(msgspec.msgpack.encode(outside), fibers.SUPPORTED)

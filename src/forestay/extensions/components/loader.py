@@ -1,4 +1,4 @@
-"""From a component on disk to a guest that runs it: machine code from the cache, or from the compiler's process."""
+"""Turns a component on disk into a guest: its machine code comes from the cache or from the compiler process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ComponentLoader:
         report: Report,
         refused: Callable[[str, str], None],
     ) -> ComponentGuest:
-        """A guest that is not loaded yet. A component is told its manifest, and nothing of where it runs."""
+        """Return a guest that is not loaded yet. A component gets its manifest, but not the surroundings."""
         settings, cache = self._settings, default_cache(self._settings.data)
         kept = None if cache is None else KeptBytecode(cache.folder / "components", cache.seal, refused)
         seconds = settings.config.build_seconds

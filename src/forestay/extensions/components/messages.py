@@ -1,4 +1,4 @@
-"""What a component answers, read as the untrusted JSON that it is: registrations and results."""
+"""Parses a component's answers as untrusted JSON: registrations and results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from forestay.extensions.registry import Registrations
 from forestay.kernel import Problem, canonical
 
 _KNOWN = frozenset((*EVENTS, *OLDER_EVENTS))
-# Where a handler that changes its event puts the change: JavaScript changes it in place.
+# The member of the answer in which a handler puts its change of the event (JavaScript changes the event in place).
 _CHANGED = {"tool_call": "input", "context": "messages"}
 
 
 def registrations(name: str, answer: bytes) -> Registrations:
-    """What `init` answered: the protocol's `register` payload (Pi §3)."""
+    """Parse the answer of `init`: the protocol's `register` payload (Pi §3)."""
     try:
         register = canonical.decode(answer, Register, limit=MAX_ANSWER)
     except Problem as problem:
@@ -38,7 +38,7 @@ def registrations(name: str, answer: bytes) -> Registrations:
 
 
 def undeclared(answer: bytes, declared: set[str]) -> list[str]:
-    """Capabilities that the registration names and the manifest does not (§3.3: the host says so)."""
+    """Return capabilities that the registration names and the manifest does not (§3.3: the host reports them)."""
     register = canonical.decode(answer, Register, limit=MAX_ANSWER)
     named = set(register.capabilities or ())
     if register.capability_manifest is not None:
@@ -47,12 +47,12 @@ def undeclared(answer: bytes, declared: set[str]) -> list[str]:
 
 
 def unknown_events(found: Registrations) -> list[str]:
-    """Events that it listens to and that nobody sends."""
+    """Return the events with a handler that the host never emits."""
     return [event[:128] for event in found.handlers if event not in _KNOWN]
 
 
 def tool_result(name: str, ok: bool, answer: bytes) -> ToolOutcome:
-    """What `handle-tool` answered: a `tool_result`, or its output alone; an error is the tool's, not the host's."""
+    """Parse the answer of `handle-tool`: a `tool_result` or only its output. An error becomes a tool error."""
     if not ok:
         problem = failure(name, answer)
         text = [{"type": "text", "text": problem.message}]
@@ -65,7 +65,7 @@ def tool_result(name: str, ok: bool, answer: bytes) -> ToolOutcome:
 
 
 def command_result(name: str, ok: bool, answer: bytes) -> Any:
-    """What `handle-slash` answered: a `slash_result`, or its output alone."""
+    """Parse the answer of `handle-slash`: a `slash_result` or only its output."""
     if not ok:
         raise failure(name, answer)
     value = read_json(name, answer)
@@ -77,7 +77,7 @@ def command_result(name: str, ok: bool, answer: bytes) -> Any:
 
 
 def event_result(name: str, event: str, ok: bool, answer: bytes) -> HookOutcome:
-    """What `handle-event` answered; an empty text is no answer."""
+    """Parse the answer of `handle-event`; an empty text is no answer."""
     if not ok:
         raise failure(name, answer)
     if not answer.strip():
@@ -88,7 +88,7 @@ def event_result(name: str, event: str, ok: bool, answer: bytes) -> HookOutcome:
 
 
 def failure(name: str, answer: bytes) -> Problem:
-    """An error that the component gave, as a Problem; the error of a host call that it passed on keeps its code."""
+    """Turn a component's error into a Problem; a host call error that it passes on keeps its code."""
     try:
         value = canonical.decode(answer, limit=MAX_ANSWER)
     except Problem:
@@ -101,7 +101,9 @@ def failure(name: str, answer: bytes) -> Problem:
             return Problem(HOSTCALL_PROBLEMS[code], message[:4096], extension=name, hostcall=code)
     else:
         message = value if isinstance(value, str) else answer.decode("utf-8", "replace")
-    return Problem("extension_failed", message[:4096] or "The component gave an error without a word.", extension=name)
+    return Problem(
+        "extension_failed", message[:4096] or "The component gave an error without a message.", extension=name
+    )
 
 
 def read_json(name: str, answer: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""The engine that components run on: one for the process, with everything off that the world does not need."""
+"""The engine for components: one for the process, with every feature off that the world does not need."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from forestay.extensions.compiler.artifact import component_engine
 from forestay.extensions.components.values import bound, quick
 from forestay.extensions.engine.pulse import Pulse
 
-# A beat is shorter than letting another thread run meanwhile, and waiting for one's turn again.
+# A beat keeps the GIL: it is shorter than releasing the GIL and waiting for it again.
 _beat = bound(quick, "wasmtime_engine_increment_epoch", [ctypes.c_void_p])
 STACK = 1024 * 1024
-FIBER_STACK = 3 * STACK  # the guest's own, and room for what it calls
-_REVISION = 3  # of the settings below: code compiled under others is compiled again
+FIBER_STACK = 3 * STACK  # the guest's own stack, and room for the host functions that it calls
+_REVISION = 3  # of the settings below; a new revision compiles cached components again
 
 
 def settings() -> wasmtime.Config:
-    """What every engine here is made with. What would use memory that no limit covers, or differ, is off."""
+    """Return the settings of every engine here. Features with unlimited memory or nondeterminism are off."""
     config = wasmtime.Config()
     config.epoch_interruption = True
     config.max_wasm_stack = STACK
@@ -35,12 +35,12 @@ def settings() -> wasmtime.Config:
     ffi.wasmtime_config_wasm_component_model_async_set(config.ptr(), False)
     ffi.wasmtime_config_concurrency_support_set(config.ptr(), False)
     ffi.wasmtime_config_async_stack_size_set(config.ptr(), FIBER_STACK)
-    ffi.wasmtime_config_native_unwind_info_set(config.ptr(), False)  # for debuggers only, and registered at each load
+    ffi.wasmtime_config_native_unwind_info_set(config.ptr(), False)  # for debuggers; slows each load
     return config
 
 
 def module_settings() -> wasmtime.Config:
-    """The same for core modules whose memories the host makes: it copies what they begin with."""
+    """Return the settings for core modules whose memories the host makes: their initial data is copied."""
     config = settings()
     ffi.wasmtime_config_memory_init_cow_set(config.ptr(), False)
     return config
@@ -51,7 +51,7 @@ def engine() -> wasmtime.Engine:
 
 
 class Native:
-    """The engine of this process, and the pulse of its deadlines."""
+    """The engine of this process, and the pulse that drives its deadlines."""
 
     def __init__(self) -> None:
         self.engine = engine()
@@ -64,7 +64,7 @@ def native() -> Native:
 
 
 def machine_code(code: bytes) -> wasm.Component:
-    """A component from machine code that our compiler made. The package's own way copies the code once more."""
+    """Load machine code that our compiler made. The package's own function would copy the code once more."""
     made = ctypes.POINTER(ffi.wasmtime_component_t)()
     given = ctypes.cast(ctypes.c_char_p(code), ctypes.POINTER(ctypes.c_uint8))
     failed = ffi.wasmtime_component_deserialize(native().engine.ptr(), given, len(code), ctypes.byref(made))
@@ -74,5 +74,5 @@ def machine_code(code: bytes) -> wasm.Component:
 
 
 def compiled_key(component: bytes) -> str:
-    """What a compiled form is kept under: the component's bytes, and the engine that compiled it."""
+    """Return the cache key of a compiled component: a hash of its bytes and of the engine that compiles it."""
     return hashlib.sha256(f"{component_engine()}/{_REVISION}\0".encode() + component).hexdigest()

@@ -1,6 +1,6 @@
-"""What a component has outside: the interfaces that it imports, and the world's exports, read off its types.
+"""A component's imports and the world's exports, read from its types.
 
-Reading types takes longer than the rest of a load, so what they say is kept with the machine code.
+Reading the types takes longer than the rest of a load, so the result is cached with the machine code.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ EXPORTS = {
 
 
 class Import(msgspec.Struct, frozen=True):
-    """One thing that a component imports: a function with its signature, or a resource."""
+    """One import of a component: a function with its signature, or a resource."""
 
     name: str
     signature: str | None
 
 
 class Outside(msgspec.Struct, frozen=True):
-    """What a component's types say; the same for every load of the same component."""
+    """The imports and exports in a component's types; the same for every load of the same component."""
 
     extension: str
-    """The name under which it exports the interface of extensions."""
+    """The name under which it exports the extension interface."""
     interfaces: dict[str, list[Import]]
     alone: list[Import]
-    """Functions and resources that are part of no interface."""
+    """Functions and resources outside any interface."""
 
 
 class Compiled(msgspec.Struct, frozen=True):
-    """A component as it is kept: its machine code, and what is known of it."""
+    """A component as it is cached: its machine code and the facts about it."""
 
     outside: Outside
     memories: int
-    """How many its modules define; at least one, among which its limit is shared out."""
+    """The number that its modules define, at least 1; they share the memory limit equally."""
     code: bytes
 
 
 def outside_of(code: wasm.Component, engine: wasmtime.Engine) -> Outside:
-    """Read the types of a component; one that does not fit the world is a Problem."""
+    """Read the types of a component; raise a Problem when it does not fit the world."""
     interfaces: dict[str, list[Import]] = {}
     alone: list[Import] = []
     for name, item in code.type.imports(engine).items():
@@ -64,18 +64,18 @@ def outside_of(code: wasm.Component, engine: wasmtime.Engine) -> Outside:
 
 
 def _import(name: str, interface: str, kind: object) -> Import | None:
-    """None for a plain type, which needs no answer."""
+    """Return the import, or None for a plain type, which needs no answer."""
     if isinstance(kind, wasm.ResourceType):
         return Import(name, None)
     if isinstance(kind, wasm.FuncType):
         return Import(name, signature(kind))
     if isinstance(kind, wasm.ValType):
         return None
-    raise Problem("extension_invalid", f"The component imports {interface}, which cannot be given.")
+    raise Problem("extension_invalid", f"The component imports {interface}, which the host cannot provide.")
 
 
 def _extension(code: wasm.Component, engine: wasmtime.Engine) -> str:
-    """Where the exports of the world are; one that is missing or of another type is a Problem."""
+    """Return the interface that has the world's exports; raise a Problem when one is missing or has another type."""
     items = code.type.exports(engine)
     name = next((name for name in items if name.partition("@")[0] == EXTENSION), "")
     offered = _members(items[name].ty, engine) if name else {}

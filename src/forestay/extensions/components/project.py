@@ -1,4 +1,4 @@
-"""A project to start from, in each language that makes components: sources, the world, and a build command."""
+"""Starter projects for components, one for each language: sources, the world, and a build command."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ LANGUAGES = ("c", "javascript", "python", "rust")
 
 
 def component_project(language: str, name: str) -> dict[str, str]:
-    """The files of a new project, by their path in it."""
+    """Return the files of a new project by their path in it."""
     if language not in LANGUAGES:
         known = ", ".join(LANGUAGES)
-        raise Problem("invalid_usage", f"There is no project in {language[:40]!r}.", at="--lang", fix=f"Use {known}.")
+        raise Problem(
+            "invalid_usage",
+            f"There is no project for the language {language[:40]!r}.",
+            at="--lang",
+            fix=f"Use {known}.",
+        )
     slug = "".join(letter if letter.isalnum() else "-" for letter in name.lower()).strip("-") or "extension"
     manifest = Manifest(
         SCHEMA, f"ext.{slug}"[:64], slug, "0.1.0", "1.0", "wasm", "extension.wasm", capabilities=("read",)

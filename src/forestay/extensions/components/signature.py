@@ -1,4 +1,4 @@
-"""The type of a component's function as text, so that it can be compared with the one we expect."""
+"""Writes the type of a component's function as text, to compare it with the expected type."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PLAIN = {
 
 
 def signature(function: wasm.FuncType) -> str | None:
-    """As in `(string,list<u8>)->result<u64,_>`; None for a type that is larger than any we know.
+    """Return a text such as `(string,list<u8>)->result<u64,_>`; None for a type larger than any known one.
 
-    A small component can declare a type of a million parts, so the reading stops early.
+    A small component can declare a type with a million parts, so reading stops early.
     """
     found: list[str] = []
     for part in _function(function):

@@ -1,7 +1,7 @@
-"""A component's run as a trace, and the run again from it: what it was asked, what it learnt, what it answered.
+"""Records a component's run as a trace, and replays it: its calls, its inputs and its answers.
 
-The lines are those of every trace (`trace.py`): each call `arrive`s, `clock`, `random` and `sync` are what it learnt,
-`out` is its answer, `trap` its end.
+The lines are those of every trace (`trace.py`): `arrive` is a call, `clock`, `random` and `sync` are its inputs, `out`
+is its answer, and `trap` its end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Traced:
-    """Writes the lines of one guest's calls; one that ends in a trap ends with its line."""
+    """Records the calls of one guest; a call that traps ends with a `trap` line."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -52,7 +52,7 @@ class Traced:
 
 
 def replay(lines: Iterable[bytes], artifact: Artifact) -> list[bytes]:
-    """Run the trace of a component again; the lines of the new run, which are the old ones, or a Problem."""
+    """Replay the trace of a component; return the lines of the new run, or raise a Problem where they differ."""
     player = Player([line.rstrip(b"\n") for line in lines if line.strip()])
     recorder = Recorder(player, player.compare)
     player.read_header(artifact.meta.hash, component_engine())
@@ -71,9 +71,9 @@ def replay(lines: Iterable[bytes], artifact: Artifact) -> list[bytes]:
                 _, _, _, _, export, body = player.peek()
                 traced.call(instance.call, export, tuple(_raw(item) for item in msgspec.json.decode(body)))
             else:
-                player.diverged("nothing of this kind can stand here")
+                player.diverged("a line of this kind is not allowed here")
         except EngineTrap:
-            continue  # it is in the trace as well, or the lines differ
+            continue  # the trace has the same trap, else the player reports a difference
     _close(instance)
     return player.written
 

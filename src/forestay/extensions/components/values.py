@@ -1,7 +1,7 @@
-"""Values across the border of a component, and the functions that it imports, through the C functions.
+"""Passes values into and out of a component and defines its imports, through the engine's C functions.
 
-The package's own way costs six times as much. Two handles on one library: `calls` lets other threads run meanwhile,
-`quick` does not and serves what is short.
+The package's own functions cost six times as much. There are two handles on one library: `calls` releases the GIL,
+`quick` keeps it and is for short functions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STRING, _RESULT = ffi.WASMTIME_COMPONENT_STRING.value, ffi.WASMTIME_COMPONENT_R
 _LIST = ffi.WASMTIME_COMPONENT_LIST.value
 _OF = Value.of.offset
 _POINTER = struct.Struct("@P")
-# A value is its kind, and eight bytes on what it is: the engine's layout, which the package declares field by field.
+# The engine's layout of a value: its kind, padding to eight bytes, then its content.
 _TEXT = struct.Struct("@B7xNP8x")  # kind, size, address
 _TWO_TEXTS = struct.Struct("@B7xNP8xB7xNP8x")
 _EITHER = struct.Struct("@B7x?7xP8x")  # kind, whether it is ok, address of what it holds
@@ -45,7 +45,7 @@ set_deadline = bound(quick, "wasmtime_context_set_epoch_deadline", [ctypes.c_voi
 
 Argument = bytes | list[bytes]
 Answer = tuple[bool, bytes]
-"""`result<string, string>`: whether it is ok, and its text in UTF-8."""
+"""`result<string, string>`: whether it is ok, and its string in UTF-8."""
 
 
 Serve = Callable[[bytes, bytes], Answer]
@@ -53,9 +53,9 @@ Refuse = Callable[[], str]
 
 
 def add_serving(instance: wasm.LinkerInstance, name: str, serve: Serve, limit: int) -> Any:
-    """Define a function of two texts that gives `result<string, string>`; `serve` must not raise.
+    """Define a function from two strings to `result<string, string>`; `serve` must not raise.
 
-    The caller keeps what is returned for as long as the linker lives.
+    The caller keeps the returned object as long as the linker lives.
     """
 
     def callback(_data: Any, _context: Any, _type: Any, given: Any, _given: int, results: Any, _results: int) -> int:
@@ -70,10 +70,10 @@ def add_serving(instance: wasm.LinkerInstance, name: str, serve: Serve, limit: i
 
 
 def two_texts(address: int, limit: int) -> tuple[bytes, bytes]:
-    """The two texts of a host call; a ValueError when one of them is larger than `limit`."""
+    """Read the two strings of a host call; raise ValueError when one of them is larger than `limit`."""
     _, size, data, _, more, others = _TWO_TEXTS.unpack(ctypes.string_at(address, _TWO_TEXTS.size))
     if size > limit or more > limit:
-        raise ValueError(f"a host call has {max(size, more)} bytes; at most {limit} are read")
+        raise ValueError(f"a host call has {max(size, more)} bytes; the limit is {limit}")
     return ctypes.string_at(data, size), ctypes.string_at(others, more)
 
 
@@ -87,18 +87,18 @@ def give(address: int, answer: Answer) -> None:
 
 
 def taken(result: Any, limit: int) -> Answer:
-    """Read `result<string, string>`; a ValueError when its text is larger than `limit`."""
+    """Read `result<string, string>`; raise ValueError when its string is larger than `limit`."""
     _, ok, held = _EITHER.unpack_from(result)
     _, size, data = _TEXT.unpack(ctypes.string_at(held, _TEXT.size))
     if size > limit:
-        raise ValueError(f"the answer has {size} bytes; at most {limit} are read")
+        raise ValueError(f"the answer has {size} bytes; the limit is {limit}")
     return ok, ctypes.string_at(data, size)
 
 
 def lend(values: Any, texts: Sequence[bytes]) -> Any:
-    """Write texts as values that the engine copies. They stand in what is returned, which the caller keeps meanwhile.
+    """Write texts as values for the engine to copy; return their memory, which the caller keeps until the call ends.
 
-    Nothing of it is the engine's, so nothing of it is to be deleted.
+    The engine owns none of it, so nothing must be deleted.
     """
     kept = ctypes.c_char_p(b"".join(texts))
     address = _POINTER.unpack_from(kept)[0]
@@ -112,7 +112,7 @@ def lend(values: Any, texts: Sequence[bytes]) -> Any:
 
 
 def add_refusal(instance: wasm.LinkerInstance, name: str, refuse: Refuse) -> Any:
-    """As `add_serving`, a function that ends the guest; `refuse` says why, and must not raise."""
+    """Define a function that ends the guest, as `add_serving` does; `refuse` returns the reason and must not raise."""
 
     def callback(_data: Any, _context: Any, _type: Any, _values: Any, _given: int, _results: Any, _wanted: int) -> int:
         return int(new_error(refuse().encode()))
@@ -121,7 +121,7 @@ def add_refusal(instance: wasm.LinkerInstance, name: str, refuse: Refuse) -> Any
 
 
 def add_answer(instance: wasm.LinkerInstance, name: str, answer: Callable[..., Any]) -> Any:
-    """As `add_serving`, a function of any type: `answer(*arguments)`; what it raises ends the guest.
+    """Define a function of any type, `answer(*arguments)`, as `add_serving` does; an exception ends the guest.
 
     A handle arrives as the number that it stands for.
     """
@@ -145,11 +145,11 @@ def add_answer(instance: wasm.LinkerInstance, name: str, answer: Callable[..., A
     return _add(instance, name, callback)
 
 
-_converting = threading.Lock()  # the package finds a variant's case by way of one set for the whole process
+_converting = threading.Lock()  # the package looks up a variant's case through one set for the whole process
 
 
 def _plain(store: wasmtime.StoreContext, argument: Any) -> Any:
-    """An argument, and for a handle what it stands for: so a borrowed one is given back before the call ends."""
+    """Replace handles by what they stand for, so that a borrowed handle is returned before the call ends."""
     if isinstance(argument, list):
         return [_plain(store, item) for item in argument]
     return argument.to_host(store).rep if isinstance(argument, wasm.ResourceAny) else argument

@@ -1,10 +1,10 @@
-"""WASI for components, and nothing of it is real (P13).
+"""WASI for components, without access to the real machine (P13).
 
-W1  Time and chance are the host's own, injected; every other fact is the same everywhere: no arguments, no variables,
+W1  Clock and randomness are injected by the host. Everything else is the same everywhere: no arguments, no variables,
     no folders, no terminal, an empty standard input.
 W2  Standard output and error go to the extension's log.
-W3  A wait is over at once: a component has no business with the machine's time.
-W4  A function that is not here, or is declared with another type than WASI's, is refused by its name.
+W3  A wait ends at once: a component cannot use the machine's time.
+W4  A function that is missing here, or is declared with another type than WASI's, is refused by name.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, Protocol
 from wasmtime import component as wasm
 
 MAX_RANDOM = 65_536
-_ROOM = 4096  # bytes that may be written at once, as WASI's own blocking writes have it
+_ROOM = 4096  # bytes that one write may have, as for WASI's own blocking writes
 _RESOLUTION = 1_000_000
 INPUT, OUTPUT, ERROR, POLLABLE = 1, 2, 3, 4
-"""What a handle stands for."""
+"""The meanings of a handle's number."""
 
 
 class Confined(Protocol):
-    """What a running instance gives to the functions that it imports."""
+    """A running instance, as the WASI functions see it."""
 
     def clock_ns(self, monotonic: bool) -> int: ...
     def random(self, count: int) -> bytes: ...
     def written(self, error: bool, data: bytes) -> None:
-        """Take what was written to standard output or error."""
+        """Take bytes that were written to standard output or error."""
 
     def handle(self, stands_for: int, resource: str) -> wasm.ResourceHost:
-        """A new handle; more than an instance may have is a Problem."""
+        """Make a new handle; raise ValueError when the instance has too many."""
 
 
 Function = Callable[..., Any]
@@ -44,7 +44,7 @@ def _moment(nanoseconds: int) -> wasm.Record:
 
 def _bytes(host: Confined, count: int) -> bytes:
     if count > MAX_RANDOM:
-        raise ValueError(f"{count} random bytes were asked for; at most {MAX_RANDOM} are given at once")
+        raise ValueError(f"{count} random bytes were requested; the limit is {MAX_RANDOM} at once")
     return host.random(count)
 
 
@@ -66,7 +66,7 @@ def _pollable(host: Confined, *_: object) -> wasm.ResourceHost:
 
 
 def _closed(*_: object) -> None:
-    """`err(closed)`, as the package writes it."""
+    """Return `err(closed)`: the package writes None for it."""
 
 
 _FAILS = "variant{last-operation-failed:own,closed:_}"
@@ -129,10 +129,10 @@ FUNCTIONS: dict[str, dict[str, tuple[str, Function]]] = {
         "[method]input-stream.blocking-skip": (f"(borrow,u64){_COUNT}", _closed),
     },
 }
-"""By interface and name: WASI's type, and our answer `(host, *arguments)`; a handle is what it stands for."""
+"""By interface and name: WASI's type, and our answer `(host, *arguments)`; handles come as their numbers."""
 
 
 def answer(interface: str, name: str) -> tuple[str, Function] | None:
-    """The answer to a function of an interface of any version 0.2, or none."""
+    """Return the answer to a function of an interface of any 0.2 version, or None."""
     plain, _, version = interface.partition("@")
     return FUNCTIONS.get(plain, {}).get(name) if version.startswith("0.2.") or not version else None

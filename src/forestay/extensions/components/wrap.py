@@ -1,4 +1,4 @@
-"""A core module becomes a component of the world `pi:extension/pi-extension`: the canonical ABI around it, in text.
+"""Wraps a core module into a component of the world `pi:extension/pi-extension`: writes its canonical ABI as text.
 
 The module exports `memory`, `cabi_realloc` and the world's functions under the names that wit-bindgen gives them
 (`pi:extension/extension#init`) or their plain ones (`init`, `handle-tool` …). It may import `pi:extension/host` `call`.
@@ -25,7 +25,7 @@ _CORE_MODULE = 1
 
 
 def wrapped(core: bytes, manifest: Manifest | None = None) -> bytes:
-    """The component around a core module, given as binary or as text, with the manifest inside when there is one."""
+    """Return a component around a core module (binary or text); `manifest` goes into it if given."""
     core = _binary(core) if core[:4] != MAGIC else core
     exports, imports = _names(core)
     needed = {"memory", "cabi_realloc"} - exports
@@ -33,7 +33,7 @@ def wrapped(core: bytes, manifest: Manifest | None = None) -> bytes:
         raise _unfit(f"The module does not export {', '.join(sorted(needed))}.")
     foreign = sorted(f"{module} {name}" for module, name in imports - {(HOST, "call")})
     if foreign:
-        raise _unfit(f"The module imports {', '.join(foreign[:8])}; only {HOST} call can be given to it.")
+        raise _unfit(f"The module imports {', '.join(foreign[:8])}; the host provides only {HOST} call.")
     component = _with_module(bytes(wasmtime.wat2wasm(_text(exports, bool(imports)))), core)
     return component if manifest is None else component + custom_section(SCHEMA, manifest.canonical_bytes())
 
@@ -56,10 +56,10 @@ def _names(core: bytes) -> tuple[set[str], set[tuple[str, str]]]:
 
 
 def _text(exports: set[str], imports: bool) -> str:
-    """The component with an empty core module in the place of the real one.
+    """Return the component's text, with an empty core module in place of the real one.
 
-    The module needs `host.call`, and lowering that needs the module's memory: a table between them holds the function
-    until it exists.
+    The module imports `host.call`, and lowering `host.call` needs the module's memory. A table breaks this cycle: the
+    shim calls through it, and it is filled after both exist.
     """
     functions = "\n".join(_lifted(name, exports) for name in EXPORTS)
     offered = " ".join(f'(export "{name}" (func ${name}))' for name in EXPORTS)
@@ -101,12 +101,12 @@ def _lifted(name: str, exports: set[str]) -> str:
 
 
 def _with_module(component: bytes, core: bytes) -> bytes:
-    """The component with the real module where the empty one stands: its first core module."""
+    """Put the real module in place of the empty one, which is the first core module."""
     for section, start, end in sections(component, 8, len(component)):
         if section == _CORE_MODULE:
             head = start - len(encoded_leb(end - start)) - 1
             return component[:head] + bytes([section]) + encoded_leb(len(core)) + core + component[end:]
-    raise AssertionError("the text above holds a core module")
+    raise AssertionError("the component's text has a core module")
 
 
 def _unfit(message: str) -> Problem:

@@ -1,1 +1,1 @@
-"""The proof: real extensions, unmodified, against the real loader (Pi §6)."""
+"""Compares the sandbox with the real loader, on real, unmodified extensions (Pi §6)."""

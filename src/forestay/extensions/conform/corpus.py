@@ -1,7 +1,7 @@
-"""The corpus: which real extensions are measured, pinned by version and integrity; their code is not here.
+"""The corpus: the real extensions that are measured, pinned by version and integrity. Their code is not committed.
 
 `corpus/lock.json` names packages; `corpus/locks/<group>.json` pins what npm installs with them (versions and hashes).
-`fetch` brings them into `corpus/cache`, which is ignored.
+`fetch` installs them into `corpus/cache`, which git ignores.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from forestay.extensions.conform.oracle import LOADER, Oracle
 from forestay.kernel import Problem, canonical
 
 SCHEMA: Literal["forestay.corpus.v1"] = "forestay.corpus.v1"
-Part = Literal["named", "further"]  # what the figures are about; and what is measured beside it, counted on its own
+Part = Literal["named", "further"]  # `named` gives the published figures; `further` is counted separately
 
 
 class Package(msgspec.Struct, frozen=True, omit_defaults=True):
     """One package of the corpus.
 
-    `install` puts it and its dependencies into the group's folder; `unpack` only unpacks its archive among the
-    packages of the group `into`, for a version whose own dependencies the registry does not have.
+    `install` puts it and its dependencies into the group's folder. `unpack` only unpacks its archive among the
+    packages of the group `into`; this is for a version whose dependencies the registry lacks.
     """
 
     group: str
@@ -59,11 +59,11 @@ class Lock(msgspec.Struct, frozen=True):
     schema: Literal["forestay.corpus.v1"]
     oracles: dict[str, OracleSpec]
     packages: tuple[Package, ...]
-    unavailable: dict[str, str] = {}  # packages that would be measured, and why they cannot be fetched
+    unavailable: dict[str, str] = {}  # packages that cannot be fetched, and why
 
 
 class Corpus:
-    """A corpus folder: its lock and what was fetched."""
+    """A corpus folder: its lock and the fetched packages."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -103,7 +103,7 @@ class Corpus:
         return Oracle(folder, spec.node)
 
     def fetch(self) -> tuple[list[str], dict[str, Problem]]:
-        """Bring in what is missing; the names of what was fetched, and why others could not be."""
+        """Install missing packages; return the fetched names, and the problems of the others."""
         fetched: list[str] = []
         failed: dict[str, Problem] = {}
         for package in sorted(self.lock().packages, key=lambda p: p.how == "unpack"):
@@ -150,7 +150,7 @@ class Corpus:
         home.with_name(f".{home.name}").rmdir()
 
     def add(self, name: str, version: str, oracle: str, part: Part = "named") -> Package:
-        """Pin a package of the registry: install it, keep its integrity, its entries and its dependencies' versions."""
+        """Pin a package of the registry: install it; record its integrity, entries and dependency versions."""
         lock = self.lock()
         self.oracle(oracle)
         group = name.replace("@", "").replace("/", "-")
@@ -178,7 +178,7 @@ def _project(package: Package) -> bytes:
 
 
 def _pinned(lock: Path) -> bytes:
-    """npm's lock as it is kept: versions and hashes; where a package came from is this machine's matter."""
+    """Return npm's lock with versions and hashes, without download addresses: those depend on the machine."""
     document: dict[str, Any] = msgspec.json.decode(lock.read_bytes())
     for item in document["packages"].values():
         item.pop("resolved", None)

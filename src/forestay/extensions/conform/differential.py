@@ -1,8 +1,8 @@
-"""Ours against the oracle's: every field of every registration (Pi §6.2).
+"""Compares every field of every registration: the sandbox against the real loader, the oracle (Pi §6.2).
 
-1. Nothing is compared that one side does not tell; nothing that both tell is left out.
-2. An extension that the real loader does not load has no measure: it is reported, and counts for nobody.
-3. The wording of the built-in tools is data of a host: ours is run with the real host's, read from it at that moment.
+1. A field is compared if both sides report it, and only then.
+2. An extension that the real loader cannot load is reported, and does not count.
+3. The wording of the built-in tools is data of a host: the sandbox runs with the wording of the real host.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of one extension."""
+    """The result for one extension."""
 
     package: str
     entry: str
@@ -48,7 +48,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
 async def compare(
     package: str, entry: Path, name: str, oracle: Verdict, words: Mapping[str, ToolWords] | None = None
 ) -> Result:
-    """Load one extension on our side, with the oracle's wording of the built-in tools, and compare the answers."""
+    """Load one extension in the sandbox, with the oracle's wording of the built-in tools, and compare."""
     if oracle.registrations is None:
         return Result(package, name, "no_oracle", _first_line(oracle.error or ""))
     try:
@@ -69,12 +69,12 @@ async def compare(
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
-    """A tool as both loaders tell of it; how its schema was built is our own note."""
+    """Return the fields of a tool that both loaders report; `typebox` is ours alone."""
     return {key: value for key, value in msgspec.to_builtins(tool).items() if key != "typebox"}
 
 
 async def registrations_of(artifact: Any, words: Mapping[str, ToolWords] | None = None) -> dict[str, Any]:
-    """What an artifact registers in the sandbox, in the oracle's form."""
+    """Load an artifact in the sandbox; return its registrations in the oracle's form."""
     with tempfile.TemporaryDirectory(prefix="forestay-conform-") as work:
         place = Place(Path(work))
         async with Host(place, artifact, words=words) as host:
@@ -85,7 +85,7 @@ async def registrations_of(artifact: Any, words: Mapping[str, ToolWords] | None 
 
 
 def describe(registered: Registrations) -> dict[str, Any]:
-    """Our registrations as the oracle prints its own."""
+    """Return our registrations in the oracle's form."""
     return {
         "tools": [_tool(tool) for tool in registered.tools.values()],
         "commands": [msgspec.to_builtins(command) for command in registered.commands.values()],
@@ -102,7 +102,7 @@ def describe(registered: Registrations) -> dict[str, Any]:
 
 
 def normal(value: Any) -> Any:
-    """Without absent members: `undefined`, `null` and nothing are told alike by JSON."""
+    """Remove members that are None: `undefined`, `null` and an absent member count as the same."""
     if isinstance(value, dict):
         return {key: normal(item) for key, item in sorted(value.items()) if item is not None}
     if isinstance(value, list):
@@ -111,7 +111,7 @@ def normal(value: Any) -> Any:
 
 
 def differing(oracle: Any, ours: Any, at: str = "") -> Iterator[Difference]:
-    """Every leaf at which two values differ."""
+    """Yield every leaf at which two values differ."""
     if isinstance(oracle, dict) and isinstance(ours, dict):
         for key in sorted(oracle.keys() | ours.keys()):
             yield from differing(oracle.get(key), ours.get(key), f"{at}.{key}" if at else key)

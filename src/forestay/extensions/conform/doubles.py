@@ -1,6 +1,6 @@
-"""The doubles of a scenario on our side: a person who answers from a list, a session in memory, a network of rules.
+"""A scenario's test doubles on our side: a person with listed answers, a session in memory, a network of rules.
 
-They mirror those of `scenario.mjs`, operation for operation, so that what differs is the extension's run.
+They mirror the doubles of `scenario.mjs`, operation for operation, so every difference comes from the extension's run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Person:
         if operation in ("setEditorText", "pasteToEditor"):
             text = str(rest.get("text"))
             self.editor = text if operation == "setEditorText" else self.editor + text
-        if operation == "setTheme":  # nothing is shown by it; what came of it is in the answer that the extension gets
+        if operation == "setTheme":  # it shows nothing; the extension gets the result as its answer
             return None
         if operation not in _DIALOGS:
             self.shown.append({"op": operation, **rest})
@@ -44,7 +44,7 @@ class Person:
 
 
 class SessionDouble:
-    """A session in memory; `acted` are the changes that the extension made."""
+    """A session in memory; `acted` collects the changes that the extension makes."""
 
     def __init__(self, scenario: Mapping[str, Any], cwd: str, acted: list[dict[str, Any]]) -> None:
         given: Mapping[str, Any] = scenario.get("session") or {}
@@ -122,7 +122,7 @@ _CHANGES: dict[str, Callable[..., Any]] = {
 
 
 class Models:
-    """The models of a scenario; none of them completes anything."""
+    """The models of a scenario; none of them can complete."""
 
     def __init__(self, models: list[dict[str, Any]]) -> None:
         self._models = models
@@ -135,7 +135,7 @@ class Models:
 
 
 class Network:
-    """Answers `fetch` from rules; what no rule names does not exist."""
+    """Answers `fetch` from rules; a URL without a rule does not exist."""
 
     method = "http"
 

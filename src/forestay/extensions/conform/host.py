@@ -1,4 +1,4 @@
-"""Our side of a comparison: the sandbox with everything real around it, in a project folder that is thrown away."""
+"""Our side of a comparison: the sandbox with real surroundings, in a temporary project folder."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from forestay.extensions.authority import granted_folders
 from forestay.extensions.compiler.artifact import Artifact
 from forestay.extensions.connectors.environment import Environment
 from forestay.extensions.connectors.exec import ExecConnector
@@ -18,7 +19,7 @@ from forestay.extensions.dispatcher import Dispatcher
 from forestay.extensions.engine.bytecode import KeptBytecode
 from forestay.extensions.engine.pool import Pool
 from forestay.extensions.evidence import Correlation, Evidence
-from forestay.extensions.grants import granted_folders, policy_of
+from forestay.extensions.grants import policy_of
 from forestay.extensions.host_call import Subject
 from forestay.extensions.isolate import Program
 from forestay.extensions.javascript_guest import JavaScriptGuest
@@ -28,7 +29,7 @@ from forestay.kernel import ExtensionConfig, Ledger, SystemClock
 
 
 class Place:
-    """A project, a home and a temporary folder, as the oracle's side has them."""
+    """A project, a home and a temporary folder, as on the oracle's side."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +53,7 @@ class Place:
 
 
 class Host:
-    """One extension in the sandbox, permissive, with its evidence in a ledger of its own."""
+    """Runs one extension in the sandbox in permissive mode, with its evidence in its own ledger."""
 
     def __init__(
         self,

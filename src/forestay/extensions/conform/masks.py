@@ -1,7 +1,7 @@
-"""What a scenario leaves out of the comparison: a place, the reason, and as little of it as possible.
+"""Masks: what a scenario leaves out of the comparison, and why. A mask covers as little as possible.
 
-With `pattern`, only the matching parts of the texts at that place are left out; with `drop`, only the entries of that
-list whose JSON matches; with neither, the whole place. `*` in a place stands for one name or one index.
+With `pattern`, a mask hides only the matching parts of the texts at its place. With `drop`, it hides only the list
+entries whose JSON matches. With neither, it hides the whole place. `*` in a place stands for one name or one index.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from forestay.kernel import canonical
 
 
 class Mask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One such place."""
+    """One place that is left out."""
 
     at: Annotated[str, msgspec.Meta(min_length=1)]
     why: Annotated[str, msgspec.Meta(min_length=12)]
@@ -24,7 +24,7 @@ class Mask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     drop: str = ""
 
     def covers(self, place: str) -> bool:
-        """Whether `place` is this one or lies in it."""
+        """Whether `place` is this place or inside it."""
         wanted = re.escape(self.at).replace(r"\*", r"[^.\[\]]+")
         return re.match(rf"{wanted}(?=$|[.\[])", place) is not None
 
@@ -33,7 +33,7 @@ class Mask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 def masked(value: Any, masks: Sequence[Mask], at: str = "") -> Any:
-    """A value without what the masks leave out; what was left out of a text is an ellipsis."""
+    """Return a value without the masked parts; a masked part of a text becomes an ellipsis."""
     if any(not mask.pattern and not mask.drop and mask.covers(at) for mask in masks):
         return None
     if isinstance(value, dict):

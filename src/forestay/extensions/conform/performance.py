@@ -1,7 +1,7 @@
-"""The performance harness (Pi §7): cold load, warm load and event dispatch over the corpus, held against budgets.
+"""The performance harness (Pi §7): measures cold load, warm load and event dispatch over the corpus against budgets.
 
 Cold: an artifact from the cache, a fresh VM. Warm: a VM in which this extension was loaded before. Dispatch: one event
-to one loaded extension. Times are of this machine at this moment; the report says how many samples it has.
+to one loaded extension. The times hold for this machine and this run; the report gives the number of samples.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCHEMA = "forestay.bench.v1"
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A figure that must not be exceeded: which measure, which percentile, how many milliseconds."""
+    """An upper limit: the measure, the percentile and the milliseconds."""
 
     name: str
     measure: Literal["cold", "warm", "dispatch"]
@@ -40,7 +40,7 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What of an earlier report is compared with: measure to percentile to milliseconds."""
+    """The part of an earlier report that is compared: measure to percentile to milliseconds."""
 
     schema: Literal["forestay.bench.v1"]
     milliseconds: dict[str, dict[str, float]]
@@ -56,14 +56,14 @@ BUDGETS = (
 
 
 def read_budgets(path: Path | None) -> tuple[Budget, ...]:
-    """The budgets of a file, or the contract's."""
+    """Read the budgets from a file; without one, return the contract's budgets."""
     if path is None:
         return BUDGETS
     return canonical.decode(_bytes(path), tuple[Budget, ...])
 
 
 def read_report(path: Path) -> Report:
-    """An earlier report of `ext bench`."""
+    """Read an earlier report of `ext bench`."""
     return canonical.decode(_bytes(path), Report)
 
 
@@ -74,7 +74,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def regressions(before: Report, now: dict[str, Any]) -> list[dict[str, Any]]:
-    """Figures that grew by more than noise explains: by a quarter, and by at least a quarter of a millisecond."""
+    """Return the figures that grew by more than noise: by a quarter, and by at least a quarter of a millisecond."""
     found = []
     for name, figures in now["milliseconds"].items():
         for share, value in figures.items():
@@ -85,13 +85,13 @@ def regressions(before: Report, now: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def corpus_entries(folder: Path) -> list[Path]:
-    """Every entry of the corpus that is here."""
+    """Return every fetched entry of the corpus."""
     corpus = Corpus(folder)
     return [entry for package in packages_of(corpus, part="named") for entry in corpus.entries(package)]
 
 
 async def measure(entries: list[Path], most: int, budgets: tuple[Budget, ...]) -> dict[str, Any]:
-    """Measure at most `most` of these extensions, spread over the list, that load in the sandbox."""
+    """Measure at most `most` of these extensions, spread evenly over the list; skip those that do not load."""
     step = max(1, len(entries) // most)
     samples: dict[str, list[float]] = {"cold": [], "warm": [], "dispatch": []}
     measured = 0
@@ -103,9 +103,9 @@ async def measure(entries: list[Path], most: int, budgets: tuple[Budget, ...]) -
                 await _one(Place(Path(work) / str(index)), artifact, pool, samples)
                 measured += 1
             except Problem:
-                continue  # what does not load is the conformance report's matter
+                continue  # the conformance report covers what does not load
     if not measured:
-        raise Problem("not_found", "There is no extension here that loads.", fix="Run `make corpus`, or name a folder.")
+        raise Problem("not_found", "None of these extensions loads.", fix="Run `make corpus`, or name a folder.")
     return {
         "schema": SCHEMA,
         "extensions": measured,

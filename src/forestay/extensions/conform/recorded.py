@@ -1,7 +1,7 @@
-"""`corpus/registrations.json`: a digest of what the real loader registers for each entry of the corpus.
+"""`corpus/registrations.json`: digests of what the real loader registers for each entry of the corpus.
 
-Facts only, none of the extensions' words: a machine without Node can still tell whether ours registers the same. `null`
-stands for an entry that the real loader does not load either.
+With them, a machine without Node can check whether our loader registers the same. The file has digests only, no text of
+the extensions. `null` stands for an entry that the real loader cannot load either.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 def registrations_digest(registrations: dict[str, Any]) -> str:
-    """The sha256 of registrations in canonical form, absent members left out."""
+    """Return the SHA-256 of registrations in canonical form, without absent members."""
     return canonical.digest(normal(registrations))
 
 
@@ -37,7 +37,7 @@ def read_recorded(corpus: Corpus) -> Recorded:
 
 
 def record(corpus: Corpus, package: Package, verdicts: Sequence[Verdict]) -> dict[str, str | None]:
-    """Keep the digests of one package in place of those that were there."""
+    """Store the digests of one package, in place of its earlier ones."""
     if len(verdicts) != len(package.entries):
         raise Problem("state_conflict", f"The answers for {package.package} are not of this version.", fix="Ask again.")
     found = {

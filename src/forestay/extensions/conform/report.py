@@ -50,7 +50,7 @@ def document(
     generated_at: str,
     unavailable: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The report as data; `unavailable` names what would be measured too and cannot be fetched, with the reason."""
+    """Return the report as data; `unavailable` maps packages that cannot be fetched to the reason."""
     return {
         "schema": SCHEMA,
         "generated_at": generated_at,
@@ -83,7 +83,7 @@ def page(
     generated_at: str,
     unavailable: Mapping[str, str] | None = None,
 ) -> str:
-    """The report as one self-contained page."""
+    """Return the report as one self-contained page."""
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width'><title>Conformance</title>",
@@ -95,11 +95,11 @@ def page(
     ]
     further = [item for item in sets if item.part == "further"]
     if further:
-        parts.append("<h2>Further packages</h2><p>Measured beside the set that the figures are about.</p>")
+        parts.append("<h2>Further packages</h2><p>Measured in addition; the totals do not include them.</p>")
         parts.append(_overview(further))
     if unavailable:
         rows = "".join(f"<li>{html.escape(name)}: {html.escape(why)}</li>" for name, why in unavailable.items())
-        parts.append(f"<h2>Not to be had</h2><ul>{rows}</ul>")
+        parts.append(f"<h2>Not available</h2><ul>{rows}</ul>")
     for item in sets:
         parts.append(f"<h2>{html.escape(item.package)} {html.escape(item.version)}</h2>")
         parts.append(_table(item.results))
@@ -115,7 +115,7 @@ def write(
     generated_at: str,
     unavailable: Mapping[str, str] | None = None,
 ) -> tuple[Path, Path]:
-    """Both forms into `folder`."""
+    """Write both forms into `folder`; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     data, text = folder / "conform.json", folder / "conform.html"
     whole = canonical.encode(document(sets, scenarios, generated_at, unavailable))

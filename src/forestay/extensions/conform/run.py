@@ -1,4 +1,4 @@
-"""The whole corpus through oracle and sandbox, and what came of it."""
+"""Runs the whole corpus through oracle and sandbox, and collects the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SetResult(msgspec.Struct, frozen=True):
 
 
 def oracle_answers(corpus: Corpus, package: Package, *, fresh: bool = False) -> list[Verdict]:
-    """The real loader's answers for a package; kept beside it, because neither changes."""
+    """Return the real loader's answers for a package; they are cached, because a pinned package does not change."""
     kept = corpus.cache / "oracle" / f"{package.group}.json"
     if kept.is_file() and not fresh:
         found = canonical.decode(kept.read_bytes(), list[Verdict])
@@ -42,7 +42,7 @@ def oracle_answers(corpus: Corpus, package: Package, *, fresh: bool = False) -> 
 
 
 def oracle_wording(corpus: Corpus, name: str, *, fresh: bool = False) -> dict[str, ToolWords]:
-    """How the real host `name` words its own tools; kept in the cache, never with the project."""
+    """Return the real host's wording of its own tools; it is stored in the cache, never in the repository."""
     kept = corpus.cache / "words" / f"{name}.json"
     if kept.is_file() and not fresh:
         return read_wording(kept)
@@ -53,7 +53,7 @@ def oracle_wording(corpus: Corpus, name: str, *, fresh: bool = False) -> dict[st
 
 
 def packages_of(corpus: Corpus, names: Iterable[str] = (), part: Part | None = None) -> list[Package]:
-    """The fetched packages with entries; `names` picks some by group, package or package@version, `part` one part."""
+    """Return fetched packages with entries; filter by `names` (group, package or package@version) and `part`."""
     wanted = set(names)
     return [
         package
@@ -91,7 +91,7 @@ async def conform(
 
 
 def totals(sets: Iterable[SetResult]) -> dict[str, Any]:
-    """Counts over everything, and the share of what the oracle loads that is equal."""
+    """Return the counts of all outcomes, and the share of equal ones among those that the oracle loads."""
     counted: Counter[str] = Counter()
     for item in sets:
         counted.update(item.counted())

@@ -1,7 +1,7 @@
-"""Behaviour, not only registration: the same steps in the real runtime and in the sandbox, compared.
+"""Compares behaviour, not only registrations: plays the same steps in the real runtime and in the sandbox.
 
-A scenario is data (`corpus/scenarios/*.json`): files and a home to start from, what the person answers, what the
-network says, which programs exist, and steps: events, tools, commands, shortcuts, renderers.
+A scenario is data (`corpus/scenarios/*.json`): the files of project and home, the person's answers, the network's
+answers, the programs on the path, and steps: events, tools, commands, shortcuts, renderers.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     pending: bool = False
     system_prompt: str = ""
     ignore: list[Mask] = []
-    why: str = ""  # why a difference that remains is there
+    why: str = ""  # the reason for a remaining difference
 
 
 class ScenarioResult(msgspec.Struct, frozen=True):
-    """What came of a scenario."""
+    """The result of a scenario."""
 
     scenario: str
     extension: str
@@ -73,7 +73,7 @@ class ScenarioResult(msgspec.Struct, frozen=True):
 
 
 def read_scenarios(folder: Path) -> list[Scenario]:
-    """Every scenario of a folder; a file holds one or a list."""
+    """Return every scenario of a folder; each file holds a list."""
     found: list[Scenario] = []
     for path in sorted(folder.glob("*.json")):
         found += canonical.decode(path.read_bytes(), list[Scenario])
@@ -109,7 +109,7 @@ async def compare_scenario(corpus: Corpus, scenario: Scenario) -> ScenarioResult
 
 
 def _place(corpus: Corpus, scenario: Scenario) -> tuple[Path, str]:
-    """The entry of a scenario and the name of its oracle; a probe is an extension of this project's own."""
+    """Return the entry of a scenario and the name of its oracle; a probe is an extension of this project."""
     if scenario.group == PROBES:
         return corpus.folder / "probes" / scenario.extension, next(iter(corpus.lock().oracles))
     package = next((item for item in corpus.lock().packages if item.group == scenario.group), None)
@@ -119,7 +119,7 @@ def _place(corpus: Corpus, scenario: Scenario) -> tuple[Path, str]:
 
 
 def _prepare(scenario: Scenario, place: Place) -> None:
-    """Files, home and programs; a program is a shell script in front of the path."""
+    """Write files, home and programs; a program is a shell script in a folder at the front of the path."""
     for folder, files in ((place.project, scenario.files), (place.home, scenario.home)):
         for name, text in files.items():
             path = folder / name
@@ -132,7 +132,7 @@ def _prepare(scenario: Scenario, place: Place) -> None:
 
 
 def real_answer(corpus: Corpus, oracle: Oracle, entry: Path, scenario: Scenario) -> dict[str, Any]:
-    """What the real runtime does; kept, because neither it nor the scenario changes."""
+    """Return the real runtime's behaviour, from the cache when scenario, script and entry are unchanged."""
     asked = msgspec.structs.replace(scenario, ignore=[], why="")
     parts = [asked, _SCRIPT.read_text(), str(oracle.folder.relative_to(corpus.cache)), entry.read_text()]
     kept = corpus.cache / "real" / f"{canonical.digest(parts).removeprefix('sha256:')}.json"
@@ -236,7 +236,7 @@ async def _perform(host: Host, hooks: Hooks, step: Mapping[str, Any], cwd: str) 
             event = {"source": "interactive", **event}
         answer = await hooks.emit(event)
         if event["type"] == "tool_call":
-            answer.pop("failed", None)  # who failed is for the host's log; the real runtime does not say
+            answer.pop("failed", None)  # only our host reports which extension failed
         return answer
     if "tool" in step:
         return await _call(host, step)
@@ -259,7 +259,7 @@ async def _perform(host: Host, hooks: Hooks, step: Mapping[str, Any], cwd: str) 
         return None
     if "wait" in step:
         return None
-    raise Problem("schema_mismatch", "A step says nothing that can be done.", step=sorted(step))
+    raise Problem("schema_mismatch", "A scenario's step names no known action.", step=sorted(step))
 
 
 async def _call(host: Host, step: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,7 +272,7 @@ async def _call(host: Host, step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_message(problem: Problem) -> str:
-    """What the extension's error said, without its class in front."""
+    """Return the message of an extension's error without the name of its class."""
     return re.sub(r"^(?:Uncaught )?[A-Za-z]*Error: ", "", problem.message)
 
 
@@ -287,7 +287,7 @@ def _files(place: Place) -> dict[str, str]:
 
 
 def _tidy(value: Any, place: Place, entry: Path) -> Any:
-    """Without colours, and with the same names for folders that differ by chance."""
+    """Remove colours, and replace random folder names by fixed ones."""
     if isinstance(value, dict):
         return {key: _tidy(item, place, entry) for key, item in value.items()}
     if isinstance(value, list):
@@ -303,7 +303,7 @@ def _tidy(value: Any, place: Place, entry: Path) -> Any:
 
 
 def covered(scenarios: Iterable[Scenario]) -> dict[str, Any]:
-    """How much of the surface a set of scenarios touches."""
+    """Count the scenarios, and the extensions and events that they cover."""
     listed = list(scenarios)
     events = {step["emit"]["type"] for item in listed for step in item.steps if "emit" in step}
     return {

@@ -1,1 +1,1 @@
-"""Connectors: the small set of things that a host call can do. They know no guest and no language."""
+"""Connectors: each performs the host calls of one method. They do not depend on the guest or its language."""

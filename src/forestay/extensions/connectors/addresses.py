@@ -1,9 +1,9 @@
-"""Which network addresses an extension may reach (P11): resolve, check every answer, and use what was checked.
+"""Decides which network addresses an extension may reach (P11): resolves a name and checks every address.
 
 Invariants:
 
-- N1  A connection goes to an address that was checked, never to a name that is resolved a second time.
-- N2  One forbidden address among a name's addresses is enough to refuse the name.
+- N1  A connection goes to a checked address, never to a name that is resolved a second time.
+- N2  A name is refused if any of its addresses is forbidden.
 - N3  Private, loopback, link-local and other special addresses need a grant that names the address itself, or
       `localhost` for loopback.
 """
@@ -26,7 +26,7 @@ _DOCUMENTS = ipaddress.ip_network("3fff::/20")
 
 
 def resolve_host(host: str, port: int) -> list[str]:
-    """Every address of `host`, in the resolver's order."""
+    """Return every address of `host`, in the resolver's order."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -35,7 +35,7 @@ def resolve_host(host: str, port: int) -> list[str]:
 
 
 def checked(host: str, port: int, granted: Callable[[str], bool], resolver: Resolver = resolve_host) -> list[str]:
-    """The addresses of `host` that a connection may use; a Problem when any is out of bounds (N2)."""
+    """Return the addresses of `host`; raise a Problem when any of them is forbidden (N2)."""
     addresses = resolver(host, port)
     if not addresses:
         raise Problem("io_failed", f"getaddrinfo ENOTFOUND {host}", errno="ENOTFOUND", host=host)
@@ -57,12 +57,12 @@ def checked(host: str, port: int, granted: Callable[[str], bool], resolver: Reso
 
 
 def is_public(address: Address) -> bool:
-    """Whether the address is an ordinary one of the internet, seen through every way of writing one in another."""
+    """Whether the address is a normal internet address; an embedded IPv4 address decides for its IPv6 form."""
     inner = embedded(address)
     if inner is not None:
         return is_public(inner)
     if isinstance(address, ipaddress.IPv6Address) and (address not in _ASSIGNED or address in _DOCUMENTS):
-        return False  # site-local addresses, and what nobody was given, pass for global in the library
+        return False  # the library counts site-local and unassigned addresses as global
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
@@ -82,8 +82,10 @@ def embedded(address: Address) -> Address | None:
 
 
 def canonical_host(host: str) -> str:
-    """`host` as policy names it: lower case, and any way of writing an IPv4 address as dotted decimals. Letters and
-    digits of other widths are the plain ones, as they are to a resolver."""
+    """Return `host` as policy names it: lower case, IPv4 addresses in dotted decimals.
+
+    Full-width letters and digits become plain ones, as in a resolver.
+    """
     host = plain_host(unicodedata.normalize("NFKC", host).lstrip("[").rstrip("]."))
     try:
         return _plain(ipaddress.ip_address(host.partition("%")[0]))

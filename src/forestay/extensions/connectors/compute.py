@@ -1,6 +1,6 @@
-"""Pure computation that the engine would do slowly: hashes, message codes, ciphers, compression.
+"""Pure computation that would be slow in the engine: hashes, HMAC, key derivation, ciphers, compression.
 
-Needs no capability: it reads nothing and changes nothing. Sizes and rounds are bounded all the same.
+It needs no capability, because it reads and changes nothing. Sizes and rounds are still limited.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class ComputeConnector:
 
 
 def _arguments(params: Mapping[str, Any]) -> Any:
-    """Tool arguments as their schema wants them: the host's own rules, for an extension that asks pi-ai for them."""
+    """Convert tool arguments to fit their schema, by the host's own rules; the guest's pi-ai package uses this."""
     schema = params.get("schema")
     if not isinstance(schema, Mapping):
-        raise Problem("schema_mismatch", "A tool's parameters are a JSON Schema.", at="$.params.schema")
+        raise Problem("schema_mismatch", "A tool's parameters must be a JSON Schema.", at="$.params.schema")
     typebox = params.get("typebox") is True
     return fitted(text(params, "tool"), schema, params.get("arguments"), typebox=typebox)
 
 
 def _zone(params: Mapping[str, Any]) -> int:
-    """Minutes that a time zone is ahead of UTC at a moment."""
+    """Return how many minutes a time zone is ahead of UTC at a moment."""
     from datetime import UTC, datetime
     from zoneinfo import ZoneInfo
 
@@ -98,7 +98,7 @@ def _scrypt(params: Mapping[str, Any]) -> bytes:
 
 
 def _cipher(params: Mapping[str, Any]) -> bytes:
-    """AES in the modes that extensions use; for GCM the tag follows the encrypted bytes."""
+    """Encrypt or decrypt with AES in the modes that extensions use; for GCM the tag follows the encrypted bytes."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives import padding
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -151,7 +151,9 @@ def _inflate(params: Mapping[str, Any]) -> bytes:
     try:
         data = engine.decompress(_bytes(params, "base64"), MAX_BYTES)
         if engine.unconsumed_tail:
-            raise Problem("payload_too_large", f"It unpacks to more than {MAX_BYTES} bytes.", limit=MAX_BYTES)
+            raise Problem(
+                "payload_too_large", f"The data decompresses to more than {MAX_BYTES} bytes.", limit=MAX_BYTES
+            )
         data += engine.flush()
     except zlib.error as error:
         raise Problem("invalid_request", "incorrect header check", errno="Z_DATA_ERROR") from error

@@ -1,11 +1,11 @@
-"""A program of the host on the PATH of a program that an extension started: a script, and named pipes to the host.
+"""Offers a host program to the programs that an extension starts: a script on their PATH, and pipes to the host.
 
-The sandbox stays as it is: the script and its pipes lie in the extension's own temporary folder.
+The sandbox needs no exception: the script and its pipes are in the extension's own temporary folder.
 
-P1  What comes through the door is served as the call that started the program, and ends with it at the latest.
-P2  The folder is the extension's, so nothing in it is believed: no link is followed, only pipes are written to, only
-    plain files of a bounded size are read, and nothing here blocks the event loop.
-P3  A script that ends, for whatever reason, ends what was served for it.
+P1  Each use of the script counts as part of the call that started the program, and ends with that call at the latest.
+P2  The folder belongs to the extension, so the host trusts nothing in it: it follows no links, writes only to pipes,
+    reads only plain files of limited size, and never blocks the event loop.
+P3  When a script ends, for any reason, its host program ends too.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ AT_ONCE = 8
 _WAITING = 512
 _MAX_ARGUMENTS, _MAX_PATH = 1024 * 1024, 4096
 _TURN, _PATIENCE = 0.01, 1000
-"""A script has so many turns of so many seconds to open a pipe that it asked for."""
+"""A script has `_PATIENCE` turns of `_TURN` seconds to open its end of a pipe."""
 _HERE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NAME = re.compile(rb"[A-Za-z0-9]{1,32}")
 _SCRIPT = """#!/bin/sh
-# The host answers for this program: ask it through named pipes, and do as it says.
+# The host runs this program: pass arguments and input through named pipes, and print what it answers.
 PATH=/usr/local/bin:/usr/bin:/bin
 here={folder}
 mine=$(mktemp -d "$here/XXXXXXXX") || exit 127
@@ -55,7 +55,7 @@ exec 3<&-
 cat "$mine/err" >&2 & told=$!
 cat "$mine/out" & said=$!
 jobs="$jobs $told $said"
-# For reading too: so it opens at once, before the host can be done.
+# Opened for reading too, so that it does not wait for the host.
 exec 9<> "$mine/life"
 echo "${{mine##*/}}" > "$here/door"
 wait "$said"
@@ -66,7 +66,7 @@ exit "${{code:-1}}"
 
 
 class Doorway:
-    """The way from one running program to `serve`. Open it before the program starts, close it when that has ended."""
+    """Connects one running program to `serve`. Open it before the program starts, close it when the program ends."""
 
     def __init__(self, name: str, serve: Serve, loop: asyncio.AbstractEventLoop, call: Call, temp: str) -> None:
         self._serve, self._loop, self._call = serve, loop, call
@@ -83,8 +83,8 @@ class Doorway:
         loop.call_soon_threadsafe(loop.add_reader, self._door, self._knocked)
 
     def close(self) -> None:
-        """End what is served, and take the script away (P1); called from the program's thread."""
-        with contextlib.suppress(RuntimeError):  # a loop that has ended serves nothing
+        """End all visits and remove the script (P1); called from the program's thread."""
+        with contextlib.suppress(RuntimeError):  # a closed loop has no visits
             self._loop.call_soon_threadsafe(self._end)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -105,7 +105,7 @@ class Doorway:
                 visit.add_done_callback(self._visits.discard)
 
     async def _visit(self, name: str) -> None:
-        """Be the program once, for the script that knocked; one that is not as it should be is left alone (P2)."""
+        """Run the host program once for a script; ignore a malformed request (P2)."""
         async with self._turn:
             with contextlib.ExitStack() as kept, contextlib.suppress(OSError):
                 place = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _HERE, dir_fd=self._place)
@@ -118,7 +118,7 @@ class Doorway:
                 os.write(last, f"{code}\n".encode())
 
     async def _served(self, place: int, words: Sequence[str], cwd: str) -> int:
-        """Until the program has ended and its words are heard, or the script is gone (P3)."""
+        """Run until the program has ended and the script has its output, or until the script ends (P3)."""
         pipes: list[_Heard | _Told] = []
         try:
             pipes.append(life := await _Heard.opened(self._loop, place, "life"))
@@ -147,7 +147,7 @@ class Doorway:
 
 
 class _Heard:
-    """A pipe that the script writes to, line by line."""
+    """A pipe that the script writes to, read line by line."""
 
     def __init__(self, reader: asyncio.StreamReader, transport: asyncio.BaseTransport) -> None:
         self._reader, self._transport = reader, transport
@@ -162,19 +162,19 @@ class _Heard:
         return cls(reader, transport)
 
     async def line(self) -> str | None:
-        """The next line; None at the end."""
+        """Return the next line; None at the end."""
         try:
             data = await self._reader.readline()
         except ValueError:
             data, self._left = b"?", 0
         self._left -= len(data)
         if self._left < 0:
-            raise Problem("payload_too_large", "That is more than this program reads.", limit=MAX_INPUT)
+            raise Problem("payload_too_large", "The input is larger than this program reads.", limit=MAX_INPUT)
         return data.decode("utf-8", "replace").removesuffix("\n") if data else None
 
 
 class _Told(asyncio.BaseProtocol):
-    """A pipe that the script reads; it keeps what the script has not taken yet, up to a limit."""
+    """A pipe that the script reads; it buffers unread text up to a limit."""
 
     def __init__(self) -> None:
         self._lost = asyncio.get_running_loop().create_future()
@@ -194,12 +194,12 @@ class _Told(asyncio.BaseProtocol):
     def write(self, text: str) -> None:
         assert self._transport is not None
         if self._transport.get_write_buffer_size() > MAX_OUTPUT:
-            raise Problem("payload_too_large", "Nobody reads what this program says.", limit=MAX_OUTPUT)
+            raise Problem("payload_too_large", "The output of this program is not being read.", limit=MAX_OUTPUT)
         if not self._transport.is_closing():
             self._transport.write(text.encode("utf-8", "replace"))
 
     async def finish(self) -> None:
-        """Until all of it is in the pipe, and the pipe is closed."""
+        """Wait until everything is written, and close the pipe."""
         self.close()
         await self._lost
 
@@ -209,16 +209,16 @@ class _Told(asyncio.BaseProtocol):
 
 
 def _pipe(place: int, name: str, flags: int) -> int:
-    """Open a named pipe, and nothing else (P2)."""
+    """Open a named pipe; refuse any other kind of file (P2)."""
     found = os.open(name, flags | _HERE, dir_fd=place)
     if not stat.S_ISFIFO(os.fstat(found).st_mode):
         os.close(found)
-        raise OSError(errno.EINVAL, "this is no pipe")
+        raise OSError(errno.EINVAL, "this is not a pipe")
     return found
 
 
 async def _awaited(place: int, name: str) -> int:
-    """Open a pipe for writing, once the script reads it."""
+    """Open a pipe for writing; wait until the script opens it for reading."""
     for _ in range(_PATIENCE):
         try:
             return _pipe(place, name, os.O_WRONLY)
@@ -230,10 +230,10 @@ async def _awaited(place: int, name: str) -> int:
 
 
 def _text(place: int, name: str, most: int) -> str:
-    """What a plain file holds; a larger one is refused (P2)."""
+    """Read a plain file of at most `most` bytes; refuse others (P2)."""
     with os.fdopen(os.open(name, os.O_RDONLY | _HERE, dir_fd=place), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "this is no file")
+            raise OSError(errno.EINVAL, "this is not a plain file")
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.E2BIG, "this is too long")

@@ -1,4 +1,4 @@
-"""The environment as an extension sees it: filtered by policy, without what looks like a secret (P11)."""
+"""The environment variables that an extension sees: filtered by policy, without likely secrets (P11)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from forestay.extensions.connectors.contract import Call, Output, text
 from forestay.kernel import Problem, is_secret_key, redact_text
 
-# What a program needs to start, and what tells nothing about the person.
+# Variables that a program needs to start, and that reveal nothing about the person.
 _PLAIN = {"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ", "SHELL", "USER", "LOGNAME", "TMPDIR", "COLORTERM", "PWD",
           "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "EDITOR", "VISUAL", "PAGER", "CI", "NODE_ENV"}  # fmt: skip
 _SEARCH = "/usr/local/bin:/usr/bin:/bin"
@@ -26,7 +26,7 @@ _HARMLESS_URLS = {"PWD", "OLDPWD"}
 
 
 def looks_secret(name: str, value: str = "") -> bool:
-    """Whether a variable must be granted by name: by its name, or because its value is shaped like a credential."""
+    """Whether a variable must be granted by name, because its name or its value looks like a credential."""
     if name in _HARMLESS_URLS:
         return False
     return is_secret_key(name) or bool(_SECRET.search(name)) or redact_text(value) != value
@@ -40,11 +40,11 @@ class Environment:
 
     @property
     def search(self) -> str:
-        """Where this host finds programs, whatever an extension says."""
+        """The host's own search path; an extension cannot change it."""
         return self._variables.get("PATH", _SEARCH)
 
     def get(self, call: Call, name: str) -> str | None:
-        """The value, or None when there is none or it may not be seen."""
+        """Return the value, or None when it is unset or not granted."""
         value = self._variables.get(name)
         if value is None:
             return None
@@ -56,7 +56,7 @@ class Environment:
         return {name: value for name in sorted(self._variables) if (value := self.get(call, name)) is not None}
 
     def for_process(self, call: Call, extra: Any, *, temp: str | None) -> dict[str, str]:
-        """What a command gets: the plain variables, what the extension may see, and what it adds itself."""
+        """Return the variables of a command: the plain ones, the granted ones, and the extension's own `extra`."""
         environ = {name: self._variables[name] for name in sorted(_PLAIN) if name in self._variables}
         environ = {name: value for name, value in environ.items() if not looks_secret(name, value)}
         environ.update(self.visible(call))
@@ -73,7 +73,7 @@ class Environment:
 
 
 class EnvConnector:
-    """Operations: `get` {name}, `all`, `system` (platform, home and so on), `temp` (its own folder, for everybody)."""
+    """Operations: `get` {name}, `all`, `system` (platform, home and so on), `temp` (its own folder; needs no grant)."""
 
     method = "env"
 

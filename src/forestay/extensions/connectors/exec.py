@@ -1,6 +1,6 @@
-"""Running programs: confined, timed, bounded, and gone with everything they started when they must stop.
+"""Runs programs: confined, with a deadline and limits; stopping one also stops everything that it started.
 
-Operations: `run` (the default), and, while a streamed `run` is under way, `write` to its standard input and `kill`.
+Operations: `run` (the default), and during a streamed `run` also `write` to its standard input and `kill`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from forestay.kernel import Problem
 
 MAX_RUNNING = 32
 _SHELL = "/bin/sh"
-_QUOTED = re.compile(r"""'[^']*'|"[^"$`\\!]*\"""")  # what a shell takes as it stands
+_QUOTED = re.compile(r"""'[^']*'|"[^"$`\\!]*\"""")  # a shell takes this literally
 _MEANT_FOR_A_SHELL = frozenset("|&;<>()$`\\*?[]#~{}!\n=\"'")
 
 
@@ -51,14 +51,14 @@ class ExecConnector:
         hosted: Mapping[str, Serve] | None = None,
         loop: Callable[[], asyncio.AbstractEventLoop | None] = lambda: None,
     ) -> None:
-        """`hosted` are programs that the host itself is, by their names; they run on `loop`."""
+        """`hosted` maps names to programs that the host itself provides; they run on `loop`."""
         self._hosted = hosted or {}
         self._loop = loop
         self._environment = environment or Environment()
         self._sandbox = sandbox
         self._temp = temp
         self._unconfined = unconfined
-        self._running: dict[tuple[str, str], Process | Hosted | None] = {}  # None while it is being started
+        self._running: dict[tuple[str, str], Process | Hosted | None] = {}  # None while it starts
         self._lock = threading.Lock()
 
     @property
@@ -108,7 +108,7 @@ class ExecConnector:
 
     @contextlib.contextmanager
     def _doors(self, call: Call, temp: str | None, search: str) -> Iterator[str]:
-        """The PATH of a program that finds the host's own programs first."""
+        """Yield a PATH on which a program finds the host's own programs first."""
         loop = self._loop()
         with contextlib.ExitStack() as opened:
             if loop is not None and temp is not None:
@@ -118,7 +118,7 @@ class ExecConnector:
             yield search
 
     def _own(self, call: Call, params: Mapping[str, Any]) -> Hosted | None:
-        """The program that a command means, when it is one of the host's own."""
+        """Return the host's own program that a command names, if any."""
         argv, loop = plain_command(params), self._loop()
         serve = self._hosted.get(argv[0]) if argv else None
         if serve is None or loop is None:
@@ -142,10 +142,10 @@ class ExecConnector:
         return {**outcome, "exitCode": outcome["code"], "sandbox": "host", **_said(params, stdout, stderr)}
 
     def _reserve(self, key: tuple[str, str]) -> None:
-        """Take the place of one program before it is started: a name holds one, an extension `MAX_RUNNING`."""
+        """Reserve a name before the program starts: a name runs one program, an extension at most `MAX_RUNNING`."""
         with self._lock:
             if key in self._running:
-                raise OSError(errno.EEXIST, f"a program {key[1][:80]!r} is running already")
+                raise OSError(errno.EEXIST, f"a program {key[1][:80]!r} is already running")
             if sum(1 for owner, _ in self._running if owner == key[0]) >= MAX_RUNNING:
                 raise OSError(errno.EAGAIN, f"at most {MAX_RUNNING} programs may run at a time")
             self._running[key] = None
@@ -163,10 +163,10 @@ class ExecConnector:
     def _report(self, call: Call, params: Mapping[str, Any], limits: Confinement, outcome: Output) -> Output:
         stdout, stderr = outcome.pop("stdout"), outcome.pop("stderr")
         output: Output = {**outcome, "exitCode": outcome["code"], "sandbox": self.sandbox.kind}
-        said = (stderr or stdout)[-4096:].decode("utf-8", "replace")  # a shell may have joined the two
+        said = (stderr or stdout)[-4096:].decode("utf-8", "replace")  # a shell may redirect stderr to stdout
         note = self.sandbox.explains(outcome["code"], said, limits)
         if note:
-            # Said where a reader of the error looks: the extension, its model, its user, and the evidence.
+            # The note goes where each reader of the error looks: extension, model, user and evidence.
             output["note"] = call.facts["note"] = note
             told = f"[{note}]\n".encode()
             stderr += told if not stderr or stderr.endswith(b"\n") else b"\n" + told
@@ -204,7 +204,7 @@ def _said(params: Mapping[str, Any], stdout: bytes, stderr: bytes) -> Output:
 
 
 def plain_command(params: Mapping[str, Any]) -> list[str]:
-    """The words of a command that needs no shell to be understood; none when it does."""
+    """Return the words of a command that needs no shell; an empty list when it needs one."""
     command, arguments = params.get("command"), params.get("args") or []
     if not isinstance(command, str) or not isinstance(arguments, list):
         return []
@@ -220,7 +220,7 @@ def plain_command(params: Mapping[str, Any]) -> list[str]:
 
 
 def check_confined(sandbox: Sandbox, *, unconfined: bool) -> None:
-    """Unconfined, a program could change the settings: then a person has said that it may."""
+    """Refuse to run without a sandbox, unless a person allowed it: such a program could change the settings."""
     if sandbox.kind == "none" and not unconfined:
         raise Problem(
             "program_unconfined",
@@ -231,9 +231,9 @@ def check_confined(sandbox: Sandbox, *, unconfined: bool) -> None:
 
 
 def confinement(call: Call, cwd: str, temp: str | None) -> Confinement:
-    """What a command may use: what its extension may, as far as a process can be held to it.
+    """Return the limits of a command: what its extension may use, as far as a sandbox can enforce it.
 
-    Reading the folder it runs in is part of running; writing, and the network, need their own capability.
+    A command may read the folder that it runs in; writing and the network need their own capability.
     """
     read: list[str] = []
     write = [temp] if temp else []
@@ -252,7 +252,7 @@ def confinement(call: Call, cwd: str, temp: str | None) -> Confinement:
 
 
 def _places(roots: Roots, used: Sequence[str]) -> tuple[Protected, ...]:
-    """What is protected in, or around, the folders that a command uses; git's places as they are now."""
+    """Return the protected places inside or around the folders that a command uses; git's are looked up now."""
     if roots.kept is None:
         return ()
     every = (*roots.kept.places, *of_git(roots.items[0].real, roots.kept.lifted))
@@ -262,7 +262,7 @@ def _places(roots: Roots, used: Sequence[str]) -> tuple[Protected, ...]:
 
 
 def _parts(call: Call, project: str) -> list[str]:
-    """The folders and files of the project that `write` grants name whole; nothing that a link leads elsewhere."""
+    """Return the project's folders and files that a `write` grant names completely; links elsewhere are left out."""
     found: list[str] = []
     for pattern in call.policy.scopes("write"):
         name = pattern.removesuffix("/**")
@@ -291,7 +291,7 @@ def _command(params: Mapping[str, Any], cwd: str, search: str) -> Sequence[str]:
 
 
 def find_program(program: str, cwd: str, search: str) -> str:
-    """Where a command lies: on the search path, or relative to the folder that it runs in."""
+    """Return the path of a command: on the search path, or relative to the folder that it runs in."""
     path = posixpath.join(cwd, program) if "/" in program else program
     found = shutil.which(path, path=search)
     if not program or found is None:

@@ -1,4 +1,4 @@
-"""A program that the host itself is, for the `exec` connector: it runs on the event loop, and looks like a process."""
+"""A program that the host itself provides: it runs on the event loop, and the `exec` connector uses it as a process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MAX_INPUT = 16 * 1024 * 1024
 _TURN = 0.05
 
 Serve = Callable[[Call, Sequence[str], str, Streams], Awaitable[int]]
-"""Be a program once: the call that starts it, its arguments, its folder, what it writes to and reads from."""
+"""Runs a program once: takes the call that starts it, its arguments, its folder and its streams."""
 
 
 class Hosted:
-    """One such program: started when it is run, on the loop; its output is handed over on the caller's thread."""
+    """One such program: `run` starts it on the loop and passes its output on, on the caller's thread."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Hosted:
             self.write(stdin or b"", end=True)
 
     def run(self, call: Call, *, timeout: float | None, limit: int) -> Output:
-        """Until the end: {stdout, stderr, code, signal, killed, truncated}. Streams when the call does."""
+        """Run to the end; return {stdout, stderr, code, signal, killed, truncated}. A streaming call gets chunks."""
         until = None if timeout is None else time.monotonic() + timeout
         parts = {"stdout": bytearray(), "stderr": bytearray()}
         streams = Streams(
@@ -82,14 +82,14 @@ class Hosted:
     async def _whole(self, call: Call, streams: Streams) -> int:
         try:
             if self._stopped is not None:
-                raise asyncio.CancelledError  # it was stopped before it began
+                raise asyncio.CancelledError  # stopped before it began
             self._task = asyncio.current_task()
             return await self._serve(call, self._argv, self._cwd, streams)
         finally:
             self._written.put(None)
 
     def _next(self, call: Call, until: float | None) -> tuple[str, bytes] | None:
-        """The next part of the output; None at the end."""
+        """Return the next part of the output; None at the end."""
         while True:
             late = until is not None and time.monotonic() >= until
             if self._stopped is None and (late or call.remaining(1.0) <= 0):
@@ -100,10 +100,10 @@ class Hosted:
                 continue
 
     def write(self, data: bytes, *, end: bool) -> None:
-        """What is typed, as whole lines; at the end also the rest."""
+        """Pass input on as whole lines; at the end also the unfinished line."""
         self._size += len(data)
         if self._size > MAX_INPUT:
-            raise Problem("payload_too_large", "That is more than this program reads.", limit=MAX_INPUT)
+            raise Problem("payload_too_large", "The input is larger than this program reads.", limit=MAX_INPUT)
         *lines, self._partial = (self._partial + data).split(b"\n")
         lines += [self._partial] if end and self._partial else []
         for line in lines:
@@ -115,9 +115,9 @@ class Hosted:
         self.kill(number.name)
 
     def kill(self, why: str) -> None:
-        """Stop it, also when it has not begun. A task that is cancelled before its first step would never say so."""
+        """Stop the program, even before it begins. (A task cancelled before its first step never reports its end.)"""
         self._stopped = self._stopped or why
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and the program with it
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so the program has ended
             self._loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:

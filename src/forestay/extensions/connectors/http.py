@@ -1,7 +1,7 @@
-"""HTTP for extensions: granted hosts, checked addresses, bounded in size and time.
+"""HTTP for extensions: granted hosts, checked addresses, limited size and time.
 
-The first request and every redirect take the same road: parse, ask policy about the host, resolve, check, connect to
-what was checked (Pi §3.2A `http`, P11).
+The first request and every redirect take the same steps: parse, ask policy about the host, resolve, check the
+addresses, connect to a checked address (Pi §3.2A `http`, P11).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class HttpConnector:
         raise Problem("io_failed", f"More than {MAX_REDIRECTS} redirects.", errno="ETOOMANYREDIRECTS", url=request.url)
 
     def _lookup(self, call: Call, params: Mapping[str, Any]) -> Output:
-        """The addresses of a host that may be asked; one at an address that is out of bounds is refused alike."""
+        """Return the addresses of a granted host; refuse it if one of them is forbidden, as for a request."""
         host = canonical_host(text(params, "host"))
         call.policy.permit("http", host)
         return {"addresses": checked(host, 0, lambda name: call.policy.granted("http!", name), self._resolver)}
@@ -109,7 +109,7 @@ class HttpConnector:
         connection.endheaders(request.body or None)
 
     def _connect(self, call: Call, parts: SplitResult, host: str, port: int, addresses: list[str]) -> socket.socket:
-        """A socket to a checked address, with the name only for TLS (N1)."""
+        """Open a socket to a checked address; the name is used only for TLS (N1)."""
         failure: OSError | None = None
         for address in addresses:
             try:
@@ -185,7 +185,7 @@ def _request(params: Mapping[str, Any]) -> Request:
 
 
 def _url(url: str) -> str:
-    """The URL, if it is one that may be fetched."""
+    """Return the URL; raise a Problem if it cannot be fetched."""
     try:
         parts = urlsplit(url.strip())
         _ = parts.port
@@ -220,7 +220,7 @@ def _parts(call: Call, response: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def _decoded(parts: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """The body without its compression, unpacked in small steps so that a bomb meets the limit first."""
+    """Decompress the body in small steps, so that a compression bomb reaches the limit early."""
     if encoding not in ("gzip", "x-gzip", "deflate"):
         yield from parts
         return

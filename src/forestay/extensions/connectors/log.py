@@ -1,4 +1,4 @@
-"""The `log` method: what an extension says itself."""
+"""The `log` method: the extension's own log entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOG_DATA = Bounds(text=MAX_LOG_TEXT, total=32_768, items=200, depth=16)
 
 
 class LogConnector:
-    """Cleans the entry and writes one record for one call, so that no entry can pose as another (Pi §3.1)."""
+    """Cleans the entry and writes one record for each call, so that no entry can imitate another (Pi §3.1)."""
 
     method = "log"
 
@@ -24,7 +24,7 @@ class LogConnector:
     def run(self, call: Call, params: Mapping[str, Any]) -> Output:
         level = text(params, "level", "info")
         if level not in LEVELS:
-            raise Problem("invalid_request", f"A level is one of {', '.join(LEVELS)}.", at="$.params.level")
+            raise Problem("invalid_request", f"`level` must be one of {', '.join(LEVELS)}.", at="$.params.level")
         event = clean(text(params, "event", "extension.log")[:128])[:128]
         message = clean(text(params, "message", event))
         if self._write is not None:
@@ -33,7 +33,7 @@ class LogConnector:
 
 
 def clean(value: str) -> str:
-    """One line without control characters or secrets: nothing that could look like another log entry."""
+    """Return one line without control characters or secrets, which cannot look like another log entry."""
     value = cut(value, MAX_LOG_TEXT)
     plain = "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in value)
     return redact_text(plain)

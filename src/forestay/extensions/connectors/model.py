@@ -1,4 +1,4 @@
-"""The `model` method: ask a language model, within the tokens that one session gives an extension."""
+"""The `model` method: asks a language model, within the extension's token limit for one session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forestay.kernel import Amounts, Budget, Limits, Problem, canonical
 
 
 class Model(Protocol):
-    """A language model as extensions reach it; `stream` yields text parts and ends with the whole answer."""
+    """A language model for extensions; `stream` yields text parts and ends with the whole answer."""
 
     def stream(self, request: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]: ...
 
@@ -20,9 +20,9 @@ class Model(Protocol):
 class ModelConnector:
     """`complete` {model, context, options} streams {delta} chunks and answers {message}; `list` names the models.
 
-    What a provider counted is in the evidence of the call. An extension that has used its tokens is refused, and one
-    that has nearly used them gets a shorter answer. What is under way counts as it begins, and an answer that was
-    broken off counts by its length: else nobody who goes away early, or asks many times at once, would have used any.
+    The evidence of the call has the provider's count. An extension without tokens left is refused; with few left, it
+    gets a shorter answer. A request counts when it begins, and an interrupted answer counts by its length: else an
+    extension could avoid the limit by leaving early or by asking many times at once.
     """
 
     method = "model"
@@ -34,7 +34,7 @@ class ModelConnector:
         tokens: int | None = None,
         offered: Callable[[str], Awaitable[Sequence[Mapping[str, Any]]]] | None = None,
     ) -> None:
-        """`offered(extension)` lists the models, those that other extensions registered included."""
+        """`offered(extension)` lists the models, including those that other extensions registered."""
         self._model = model
         self._offered = offered
         self._limits = Limits(tokens=tokens)
@@ -68,7 +68,7 @@ class ModelConnector:
         return dict(last)
 
     def _affordable(self, extension: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The request, asking for no more tokens than the extension has left."""
+        """Return the request, limited to the tokens that the extension has left."""
         budget = Budget(self._limits, self._spent.get(extension, Amounts()))
         left = budget.left("tokens")
         if left is None:
@@ -76,7 +76,7 @@ class ModelConnector:
         if left == 0:
             raise Problem(
                 "budget_exhausted",
-                f"{extension} has used the {self._limits.tokens} model tokens that one session gives it.",
+                f"{extension} has used all of its {self._limits.tokens} model tokens for this session.",
                 fix="Raise extensions.policy.max_model_tokens.",
             )
         options = dict(params.get("options") or {}) if isinstance(params.get("options"), Mapping) else {}
@@ -88,7 +88,7 @@ class ModelConnector:
         self._spent[extension] = self._spent.get(extension, Amounts()) + Amounts(tokens=tokens)
 
     def _counted(self, call: Call, last: Mapping[str, Any]) -> int | None:
-        """What the provider counted, if it came to that."""
+        """Return the provider's token count, if there is one, and note it as evidence."""
         message = last.get("message")
         if not isinstance(message, Mapping):
             return None
@@ -103,7 +103,7 @@ class ModelConnector:
 
 
 def _estimate(said: Any) -> int:
-    """About how many tokens something has, when nobody counted them."""
+    """Estimate the tokens of a value, for an answer without the provider's count."""
     if said is None:
         return 0
     return max(1, len(said if isinstance(said, str) else canonical.encode(said)) // 4)

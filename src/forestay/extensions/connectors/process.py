@@ -1,4 +1,4 @@
-"""One running program: its output in parts or whole, its end for certain."""
+"""One running program: passes its output on in parts or whole, and makes sure that it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GRACE = 1.0
 
 
 class Process:
-    """Runs a command in a session of its own, so that the whole tree can be ended together."""
+    """Runs a command in its own session, so that its whole process tree can be ended together."""
 
     def __init__(self, launch: Launch, *, stdin: bytes | None, live: bool) -> None:
         self._pending = bytearray(stdin or b"")
@@ -44,7 +44,7 @@ class Process:
         )
 
     def run(self, call: Call, *, timeout: float | None, limit: int) -> Output:
-        """Until the end: {stdout, stderr, code, signal, killed, truncated}. Streams when the call does."""
+        """Run to the end; return {stdout, stderr, code, signal, killed, truncated}. A streaming call gets chunks."""
         started = time.monotonic()
         parts: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         truncated = False
@@ -97,7 +97,7 @@ class Process:
                         yield key.data, data
                     else:
                         selector.unregister(key.fileobj)
-                # A grandchild may hold the pipe open after the program ended; it gets a moment, not for ever.
+                # A grandchild may keep the pipe open after the program has ended; it gets `_GRACE` seconds.
                 if self._child.poll() is not None:
                     ended_at = ended_at or time.monotonic()
                     if time.monotonic() - ended_at > _GRACE:
@@ -130,7 +130,7 @@ class Process:
         self._feed()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the program and what it started."""
+        """Send a signal to the program and its children."""
         if number == signal.SIGKILL:
             self.kill("killed")
         elif self._child.poll() is None:
@@ -138,7 +138,7 @@ class Process:
                 os.killpg(self._child.pid, number)
 
     def kill(self, why: str) -> None:
-        """End the whole tree: the group, and descendants that left it."""
+        """Kill the whole tree: the process group, and descendants that left it."""
         self._stopped = self._stopped or why
         if self._child.poll() is None:
             kill_tree(self._child.pid)
@@ -157,7 +157,7 @@ class Process:
 
 
 def kill_tree(pid: int) -> None:
-    """End the leader of a group, the group, and descendants that left it."""
+    """Kill the leader of a process group, the group, and descendants that left it."""
     family = descendants(pid)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
@@ -167,7 +167,7 @@ def kill_tree(pid: int) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Every process below `pid`, from the system's process table; empty where there is none."""
+    """Return every process below `pid` from `/proc`; empty where there is no `/proc`."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:

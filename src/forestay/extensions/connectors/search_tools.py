@@ -7,10 +7,9 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forestay.extensions.connectors import truncate
 from forestay.extensions.connectors.contract import Call, Output, number, text
-from forestay.extensions.connectors.file_tools import result
 from forestay.extensions.connectors.fs import FsConnector
+from forestay.extensions.connectors.tool import MAX_BYTES, MAX_GREP_LINE, cut_line, head, result, size_of
 from forestay.kernel import Problem, check_path_pattern, match_path
 
 GREP_LIMIT = 100
@@ -30,7 +29,7 @@ def grep(files: FsConnector, call: Call, params: Mapping[str, Any]) -> Output:
     for name, content in _contents(files, call, path, glob):
         for index, hit in _hits(content, match, around, limit - found):
             found += hit
-            shown, was_cut = truncate.line(content[index].rstrip("\r"))
+            shown, was_cut = cut_line(content[index].rstrip("\r"))
             cut_lines = cut_lines or was_cut
             lines.append(f"{name}:{index + 1}: {shown}" if hit else f"{name}-{index + 1}- {shown}")
         if found >= limit:
@@ -41,12 +40,12 @@ def grep(files: FsConnector, call: Call, params: Mapping[str, Any]) -> Output:
     if found >= limit:
         notices.append(f"{limit} matches limit reached. Use limit={limit * 2} for more, or refine pattern")
         details["matchLimitReached"] = limit
-    cut = truncate.head("\n".join(lines), max_lines=2**53)
+    cut = head("\n".join(lines), max_lines=2**53)
     if cut["truncated"]:
-        notices.append(f"{truncate.size(truncate.MAX_BYTES)} limit reached")
+        notices.append(f"{size_of(MAX_BYTES)} limit reached")
         details["truncation"] = cut
     if cut_lines:
-        notices.append(f"Some lines truncated to {truncate.MAX_GREP_LINE} chars. Use read tool to see full lines")
+        notices.append(f"Some lines truncated to {MAX_GREP_LINE} chars. Use read tool to see full lines")
         details["linesTruncated"] = True
     return result(cut["content"] + (f"\n\n[{'. '.join(notices)}]" if notices else ""), details)
 
@@ -63,19 +62,19 @@ def find(files: FsConnector, call: Call, params: Mapping[str, Any]) -> Output:
                 break
     if not names:
         return result("No files found matching pattern")
-    cut = truncate.head("\n".join(names), max_lines=2**53)
+    cut = head("\n".join(names), max_lines=2**53)
     details, notices = dict[str, Any](), []
     if len(names) >= limit:
         notices.append(f"{limit} results limit reached. Use limit={limit * 2} for more, or refine pattern")
         details["resultLimitReached"] = limit
     if cut["truncated"]:
-        notices.append(f"{truncate.size(truncate.MAX_BYTES)} limit reached")
+        notices.append(f"{size_of(MAX_BYTES)} limit reached")
         details["truncation"] = cut
     return result(cut["content"] + (f"\n\n[{'. '.join(notices)}]" if notices else ""), details)
 
 
 def walk(files: FsConnector, call: Call, path: str) -> Iterator[tuple[str, str]]:
-    """Everything below `path` by relative name, folders first met before what is in them; links are not followed."""
+    """Yield everything below `path` as relative name and kind, a folder before its contents; follow no links."""
     queue, seen = [""], 0
     while queue:
         here = queue.pop()
@@ -113,7 +112,7 @@ def _contents(files: FsConnector, call: Call, path: str, glob: str | None) -> It
 
 
 def _lines(files: FsConnector, call: Call, path: str) -> list[str] | None:
-    """The lines of a text file; None for what is binary, too large or may not be read."""
+    """Return the lines of a text file; None for a file that is binary or may not be read."""
     try:
         data = base64.b64decode(files.run(call, {"op": "read", "path": path, "length": MAX_FILE_BYTES})["base64"])
     except Problem:
@@ -122,7 +121,7 @@ def _lines(files: FsConnector, call: Call, path: str) -> list[str] | None:
 
 
 def _hits(lines: list[str], match: Any, around: int, limit: int) -> Iterator[tuple[int, bool]]:
-    """The lines to show, in order and once, each with whether it is a hit."""
+    """Yield each line to show once, in order, with whether it is a hit."""
     hits = []
     for index, line in enumerate(lines):
         if match(line):
@@ -138,7 +137,7 @@ def _hits(lines: list[str], match: Any, around: int, limit: int) -> Iterator[tup
 
 
 def _matcher(params: Mapping[str, Any]) -> Any:
-    """A search that takes linear time whatever the pattern (RE2)."""
+    """Return a search function that takes linear time for every pattern (RE2)."""
     import re2
 
     pattern = text(params, "pattern")

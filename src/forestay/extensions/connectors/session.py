@@ -1,4 +1,4 @@
-"""The `session` method: read and change the session that an extension runs in."""
+"""The `session` method: reads and changes the session that an extension runs in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forestay.kernel import Problem
 
 
 class SessionAccess(Protocol):
-    """What an extension may read and change of its session."""
+    """The operations on a session that an extension may use."""
 
     async def request(self, operation: str, params: Mapping[str, Any]) -> Any: ...
 

@@ -1,4 +1,4 @@
-"""Every connector, wired to what is around it: the host calls that a host answers."""
+"""Builds every connector of a host and wires it to its neighbours."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from forestay.extensions.connectors.fs import FsConnector
 from forestay.extensions.connectors.http import HttpConnector
 from forestay.extensions.connectors.log import LogConnector
 from forestay.extensions.connectors.model import ModelConnector
+from forestay.extensions.connectors.search_tools import find, grep
 from forestay.extensions.connectors.session import SessionAccess, SessionConnector
 from forestay.extensions.connectors.tool import ToolConnector
 from forestay.extensions.connectors.ui import UiConnector
 
 
 class Neighbours(msgspec.Struct, frozen=True):
-    """What connectors reach beyond the machine: people, a model, the session, other extensions."""
+    """What connectors need beyond the machine: people, a model, the session, other extensions."""
 
     ui: UiConnector = msgspec.field(default_factory=UiConnector)
     model: ModelConnector = msgspec.field(default_factory=ModelConnector)
@@ -40,12 +41,12 @@ def standard(
     http: Connector | None = None,
     temp: str | None = None,
 ) -> list[Connector | Waiting]:
-    """One connector for each method; `programs` runs commands for `exec` and for the tool `bash`."""
+    """Return one connector for each method; `programs` runs commands for `exec` and for the tool `bash`."""
     files = files or FsConnector()
     return [
         files,
         programs,
-        ToolConnector(files, programs),
+        ToolConnector(files, programs, {"grep": grep, "find": find}),
         http or HttpConnector(),
         EnvConnector(environment, temp=temp),
         ComputeConnector(),

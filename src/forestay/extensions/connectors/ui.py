@@ -1,4 +1,4 @@
-"""Who answers an extension's dialogs: a person at a terminal, a client over RPC, a script, or nobody.
+"""Answers an extension's dialogs: by a person at a terminal, a client over RPC, or a script; or refuses them.
 
 Operations with an answer: select {title, options}, confirm {title, message}, input {title, placeholder},
 editor {title, text}, form {title, message, schema}. Notices without one: notify, setStatus, setWidget, setTitle,
@@ -29,11 +29,11 @@ KEYS = {"enter": "\r", "esc": "\x1b", "tab": "\t", "space": " ", "backspace": "\
 }
 _STYLE = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
 HOST_ASKS = ("sign_in", "pin_tool")
-"""Forms of the host's own: about an extension, never asked by one."""
+"""Forms that only the host shows; an extension cannot."""
 FORMS = ("form", *HOST_ASKS)
 DIALOGS = ("select", "confirm", "input", "editor", "custom", *FORMS)
 BRANCH_SECONDS = 0.5
-"""Between two looks at the branch of the project, where somebody wants to know of another one."""
+"""The interval at which a watch checks the project's branch."""
 
 
 class Ui(Protocol):
@@ -42,14 +42,14 @@ class Ui(Protocol):
         """Whether a person is there to answer: `ctx.hasUI`."""
 
     colour: bool
-    """Whether what it shows may be coloured."""
+    """Whether its output may have colours."""
     color_mode: Literal["truecolor", "256color"]
 
     def columns(self, extension: str) -> int:
-        """How wide an extension may draw."""
+        """Return how many columns an extension may draw."""
 
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
-        """Show it; for a dialog, the person's answer (None: cancelled)."""
+        """Show it; for a dialog, return the person's answer (None: cancelled)."""
 
 
 MOST_RECORDED = 1000
@@ -57,7 +57,7 @@ _SHOWN = Bounds(text=16_384, total=65_536)
 
 
 class Recorded:
-    """Keeps what extensions showed and asked last, in order and cut, for the caller's report."""
+    """Keeps the last notices and dialogs of extensions, in order and shortened, for the caller's report."""
 
     colour = False
     color_mode: Literal["truecolor", "256color"] = "truecolor"
@@ -77,7 +77,7 @@ class Recorded:
 
 
 class NoUi(Recorded):
-    """Nobody is there: notices are kept, dialogs are refused."""
+    """For a host without a person: keeps notices, refuses dialogs."""
 
     interactive = False
 
@@ -94,7 +94,7 @@ class NoUi(Recorded):
 
 
 class ScriptedUi(Recorded):
-    """Dialogs are answered from a list, in order; running out of answers is an error, not a guess."""
+    """Answers dialogs from a list, in order; a dialog without an answer left is an error."""
 
     interactive = True
 
@@ -104,10 +104,10 @@ class ScriptedUi(Recorded):
 
     @classmethod
     def load(cls, path: Path) -> ScriptedUi:
-        """A JSON array of answers, each plain or `{"op": "select", "answer": …}` to insist on the dialog's kind."""
+        """Read a JSON array of answers, each plain or `{"op": "select", "answer": …}` to check the dialog's kind."""
         answers = canonical.decode(path.read_bytes())
         if not isinstance(answers, list):
-            raise Problem("schema_mismatch", "A UI script is a JSON array of answers.", at=str(path.name))
+            raise Problem("schema_mismatch", "A UI script must be a JSON array of answers.", at=str(path.name))
         return cls(answers)
 
     async def request(self, extension: str, operation: str, params: Mapping[str, Any]) -> Any:
@@ -130,7 +130,7 @@ class ScriptedUi(Recorded):
 
 
 class TerminalUi(Recorded):
-    """A person at a terminal; questions go to stderr, so that stdout stays data."""
+    """Asks a person at a terminal; questions go to stderr, so that stdout has only data."""
 
     interactive = True
 
@@ -178,7 +178,7 @@ class TerminalUi(Recorded):
         return options[int(answer) - 1] if answer.isdigit() and 1 <= int(answer) <= len(options) else None
 
     def _form(self, extension: str, title: str, params: Mapping[str, Any]) -> Any:
-        """Each field on a line of its own; an empty line leaves a field out."""
+        """Ask for each field on its own line; an empty line leaves a field out."""
         self._say(f"[{extension}] {title}: {plain(str(params.get('message', '')))}")
         content: dict[str, Any] = {}
         for name, field in (params.get("schema") or {}).get("properties", {}).items():
@@ -194,7 +194,7 @@ class TerminalUi(Recorded):
         return {"action": "accept", "content": content} if yes else {"action": "decline"}
 
     def _custom(self, extension: str, params: Mapping[str, Any]) -> Any:
-        """A component with the keyboard: what it shows, and the keys that the person has for it."""
+        """Show a component that has the keyboard, and read the person's keys for it."""
         for line in params.get("lines") or []:
             self._say(f"[{extension}] {styled(str(line))}")
         self._say(f"keys ({', '.join(KEYS)}, text; empty for enter): ", end="")
@@ -213,9 +213,9 @@ class TerminalUi(Recorded):
 
 
 class UiConnector:
-    """Dialogs and notices. What nobody can answer is denied, not guessed (Pi §3.2A `ui`).
+    """Shows dialogs and notices. A dialog that no person can answer is refused (Pi §3.2A `ui`).
 
-    `hold(extension, True)` while a person has a dialog before them: how long they take is not the extension's time.
+    It calls `hold(extension, True)` while a person has a dialog open: that time does not count for the extension.
     """
 
     method = "ui"
@@ -228,7 +228,7 @@ class UiConnector:
         tell: Callable[[dict[str, Any]], None] = lambda _event: None,
         root: str = "",
     ) -> None:
-        """`tell` hears that a dialog begins and that it has ended, as events for extensions; `root` is the project."""
+        """`tell` gets an event for extensions when a dialog begins and ends; `root` is the project."""
         self._ui = ui or NoUi()
         self._themes = themes or Themes()
         self._hold = hold
@@ -238,7 +238,7 @@ class UiConnector:
     async def wait(self, call: Call, params: Mapping[str, Any]) -> Output:
         operation = text(params, "op")
         if operation in HOST_ASKS:
-            raise Problem("invalid_request", f"Only the host itself asks with {operation}.", at="$.params.op")
+            raise Problem("invalid_request", f"Only the host can show a {operation} dialog.", at="$.params.op")
         if operation in DIALOGS:
             return {"value": await self._dialog(call.extension, operation, params)}
         if operation == "getGitBranch":
@@ -248,13 +248,13 @@ class UiConnector:
         if operation not in THEME_OPERATIONS:
             return {"value": await self._ui.request(call.extension, operation, params)}
         answer = self._themes.request(call.extension, operation, params)
-        if operation == "setTheme":  # who shows something may want to show it again
+        if operation == "setTheme":  # a front end may need to draw again
             shown = {"op": operation, "name": params.get("name"), "success": answer["success"]}
             await self._ui.request(call.extension, operation, shown)
         return {"value": answer}
 
     def _branch(self, call: Call) -> str | None:
-        """The branch of the project, for an extension that may read where it is told without asking anybody."""
+        """Return the project's branch, if a grant lets the extension read the file that names it."""
         place = repository(self._root) if self._root else None
         if place is None:
             return None
@@ -263,9 +263,9 @@ class UiConnector:
         return branch_of(place) if call.policy.granted("read", told) else None
 
     async def _watch_branch(self, call: Call) -> Output:
-        """Look until the call is cancelled; each other branch is a chunk {branch}."""
+        """Check the branch until the call is cancelled; emit a chunk {branch} at each change."""
         if not call.streaming:
-            raise Problem("invalid_request", "A watch is a streamed call.", at="$.params.op")
+            raise Problem("invalid_request", "A watch must be a streamed call.", at="$.params.op")
         before = await asyncio.to_thread(self._branch, call)
         while not call.cancelled.is_set():
             await asyncio.sleep(BRANCH_SECONDS)
@@ -288,37 +288,39 @@ class UiConnector:
 
 
 def checked_answer(operation: str, params: Mapping[str, Any], answer: Any) -> Any:
-    """The answer, if it is one that the dialog can have."""
+    """Return the answer; raise a Problem if it does not fit the dialog."""
     if answer is None or operation == "custom" or operation not in DIALOGS:
         return answer
     if operation == "confirm" and not isinstance(answer, bool):
-        raise Problem("schema_mismatch", "A confirm dialog is answered with true or false.")
+        raise Problem("schema_mismatch", "The answer to a confirm dialog must be true or false.")
     if operation == "select":
         options = params.get("options") or []
         if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(options):
             return options[answer]
         if answer not in options:
-            raise Problem("schema_mismatch", "The answer is none of the dialog's options.", options=options)
+            raise Problem("schema_mismatch", "The answer is not one of the dialog's options.", options=options)
     if operation in FORMS:
         _check_form(params, answer)
     if operation in ("input", "editor") and not isinstance(answer, str):
-        raise Problem("schema_mismatch", f"A dialog of kind {operation} is answered with text.")
+        raise Problem("schema_mismatch", f"The answer to an {operation} dialog must be text.")
     return answer
 
 
 def _check_form(params: Mapping[str, Any], answer: Any) -> None:
-    """A form is sent with values that fit what it asks for, declined or cancelled."""
+    """Check a form's answer: accepted with values that fit its schema, declined or cancelled."""
     action = answer.get("action") if isinstance(answer, Mapping) else None
     if action not in ("accept", "decline", "cancel"):
-        raise Problem("schema_mismatch", "A form is answered with an `action`: accept, decline or cancel.")
+        raise Problem("schema_mismatch", "The answer to a form must have an `action`: accept, decline or cancel.")
     if action == "accept":
         misfit = next(iter(checker(params.get("schema") or {}).iter_errors(answer.get("content", {}))), None)
         if misfit is not None:
-            raise Problem("schema_mismatch", f"The form cannot be sent: {misfit.message}"[:500], at="$.content")
+            raise Problem(
+                "schema_mismatch", f"The form's values do not fit its schema: {misfit.message}"[:500], at="$.content"
+            )
 
 
 def _notice(operation: str, params: Mapping[str, Any]) -> list[str]:
-    """What a person is shown of a notice."""
+    """Return the lines of a notice for a person."""
     if operation == "notify":
         return [str(params.get("message", ""))]
     if operation in ("setWidget", "setHeader", "setFooter"):
@@ -331,12 +333,12 @@ def _notice(operation: str, params: Mapping[str, Any]) -> list[str]:
 
 
 def styled(value: str) -> str:
-    """As `plain`, but colours and attributes stay, and end where the text ends."""
+    """As `plain`, but keep colours and attributes, and reset them at the end."""
     parts = _STYLE.split(value)
     kept = "".join(part if _STYLE.fullmatch(part) else plain(part) for part in parts)
     return f"{kept}\x1b[0m" if len(parts) > 1 else kept
 
 
 def plain(value: str) -> str:
-    """Text that cannot move the cursor or change what a person sees around it."""
+    """Replace control characters, so that the text cannot move the cursor or change its surroundings."""
     return "".join(character if character.isprintable() or character in "\n\t" else "�" for character in value)

@@ -1,4 +1,4 @@
-"""Watching a file or a folder: what changed between two looks, as a stream of events."""
+"""Watches a file or a folder by polling, and emits its changes as a stream of events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ State = dict[str, tuple[int, int, int]]
 
 
 def watch(call: Call, place: Place, *, recursive: bool) -> Output:
-    """Look every tenth of a second until the call is cancelled; each change is a chunk {event, name}."""
+    """Check every tenth of a second until the call is cancelled; emit each change as a chunk {event, name}."""
     before = look(place, recursive=recursive)
     call.emit({"event": "ready"})
     while not call.cancelled.wait(INTERVAL):
@@ -28,7 +28,7 @@ def watch(call: Call, place: Place, *, recursive: bool) -> Output:
 
 
 def look(place: Place, *, recursive: bool) -> State:
-    """Inode, change time and size of what is watched, by its name relative to the watched folder."""
+    """Return inode, change time and size of each watched file, by name relative to the watched folder."""
     found: State = {}
     try:
         own = os.stat(place.name or ".", dir_fd=place.folder, follow_symlinks=False)
@@ -53,7 +53,7 @@ def _look_into(folder: int, prefix: str, found: State, recursive: bool) -> None:
             try:
                 facts = entry.stat(follow_symlinks=False)
                 is_folder = stat.S_ISDIR(facts.st_mode)
-                # A folder's own time changes with its entries; those are reported by themselves.
+                # A folder's time changes with its entries, which are reported themselves.
                 found[name] = (facts.st_ino, 0 if is_folder else facts.st_mtime_ns, 0 if is_folder else facts.st_size)
                 if recursive and is_folder:
                     inner = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
@@ -66,7 +66,7 @@ def _look_into(folder: int, prefix: str, found: State, recursive: bool) -> None:
 
 
 def changes(before: State, after: State) -> list[tuple[str, str]]:
-    """`rename` for what came or went, `change` for what has another content, as Node names them."""
+    """Return the events between two states, as in Node: `rename` for added and removed, `change` for new content."""
     events = [("rename", name) for name in sorted(before.keys() ^ after.keys())]
     events.extend(
         ("rename" if before[name][0] != after[name][0] else "change", name)

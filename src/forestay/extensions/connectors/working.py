@@ -1,6 +1,6 @@
-"""How an extension shows that something is under way: a message behind an indicator of one or several frames.
+"""An extension's sign that it is working: a message behind an indicator of one or more frames.
 
-W1  There are at most so many frames, each on one line, and an indicator does not change faster than it can be seen.
+W1  The number and length of frames are limited, each is one line, and frames change no faster than a person can see.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FASTEST_MS, SLOWEST_MS, USUAL_MS = 50, 10_000, 80
 
 
 class Working:
-    """What one extension shows of it; `interval_ms` is how long a frame stands."""
+    """The state of one extension's indicator; a frame stays for `interval_ms`."""
 
     def __init__(self) -> None:
         self._message, self._is_visible = "", True
@@ -22,7 +22,7 @@ class Working:
         self.interval_ms = USUAL_MS
 
     def heard(self, operation: str, params: Mapping[str, Any]) -> str:
-        """What is shown now; empty: nothing."""
+        """Apply an operation; return the line to show now (empty: nothing)."""
         if operation == "setWorkingMessage":
             self._message = str(params.get("message") or "")
         elif operation == "setWorkingVisible":
@@ -39,12 +39,12 @@ class Working:
         self.interval_ms = int(min(max(wanted, FASTEST_MS), SLOWEST_MS))
 
     def line(self, number: int = 0) -> str:
-        """The message behind frame `number`, counted round and round."""
+        """Return the message behind frame `number`, modulo the number of frames."""
         frame = self._frames[number % len(self._frames)] if self._frames else ""
         return f"{frame} {self._message}".strip() if self._is_visible and self._message else ""
 
     @property
     def lines(self) -> list[str]:
-        """One line for each frame, where there are several; else none."""
+        """One line for each frame when there are several, else none."""
         count = len(self._frames) if self.line() else 0
         return [self.line(number) for number in range(count)] if count > 1 else []

@@ -1,7 +1,7 @@
-"""Bytecode of artifacts, kept by the hash of their text and of the engine: it loads several times faster than text.
+"""Caches the bytecode of artifacts by the hash of text and engine: bytecode loads several times faster than text.
 
-Bytecode is trusted by the engine, so it is only ever made here, from text, and never taken from an artifact. What is
-kept is under the seal of the host's data folder, for this text and no other: anything else is told, and made again.
+The engine trusts bytecode, so it is always compiled here from text, and never taken from an artifact. The seal of the
+host's data folder binds each cached file to its text. A file without a valid seal is reported and compiled again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_KEPT = 256
 
 
 class KeptBytecode:
-    """A folder of bytecode under one seal."""
+    """A cache folder of bytecode under one seal."""
 
     def __init__(
         self, folder: Path, seal: Seal, refused: Callable[[str, str], None] = lambda _what, _name: None
@@ -41,7 +41,7 @@ class KeptBytecode:
         return data
 
     def keep(self, key: str, data: bytes) -> None:
-        with suppress(OSError):  # where nothing can be kept, it is made again
+        with suppress(OSError):  # if nothing can be cached, the next load compiles again
             write_file(self._file(key), self._seal.close(f"bytecode {key}", data))
             _forget_oldest(self.folder)
 
@@ -54,7 +54,7 @@ def bytecode_key(text: str, name: str) -> str:
 
 
 def compile_module(text: str, name: str, cache: KeptBytecode | None = None) -> bytes:
-    """Bytecode of an ES module; a syntax error is a GuestError."""
+    """Return the bytecode of an ES module; a syntax error raises GuestError."""
     key = bytecode_key(text, name)
     kept = cache.find(key) if cache is not None else None
     if kept is not None:
@@ -72,7 +72,7 @@ def compile_module(text: str, name: str, cache: KeptBytecode | None = None) -> b
 
 
 def _forget_oldest(folder: Path) -> None:
-    """Keep `MAX_KEPT` files; what is missing can be made again, and others may be doing the same."""
+    """Keep the newest `MAX_KEPT` files; other processes may do the same at the same time."""
     kept = []
     for path in folder.glob("*.qbc"):
         try:

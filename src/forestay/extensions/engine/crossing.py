@@ -1,12 +1,12 @@
-"""A whole tick in one crossing between Python and WebAssembly.
+"""Runs a whole tick with one crossing between Python and WebAssembly.
 
-A tick hands a message to the guest, runs its microtasks and takes what it said. From Python that is a dozen calls of
-the engine, most of which cost more for the crossing than for their work. This small program stands beside the engine,
-in the same store, and makes those calls from within; Python crosses once.
+A tick delivers a message to the guest, runs its microtasks and collects its output. From Python that takes a dozen
+calls of the engine, and most of them cost more for the crossing than for their work. This small WebAssembly program is
+in the engine's store and makes those calls itself, so that Python crosses once.
 
-C1  It calls what `Vm` would call, in the same order: the engine's memory is the same afterwards.
-C2  It returns after `MAX_JOBS` microtasks, so that the host looks at its clock.
-C3  It decides nothing: what was thrown and what is too long for its buffer is left to Python.
+C1  It makes the same calls as `Vm`, in the same order, so the engine's memory is the same afterwards.
+C2  It returns after `MAX_JOBS` microtasks, so that the host can check its clock.
+C3  It decides nothing: Python handles exceptions and texts that are too long for the buffer.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from wasmtime import _ffi as ffi
 
 MAX_JOBS = 64
 BUFFER = 64 * 1024
-WORDS = 32  # bytes before the buffer: an argument list, and what `tick` and `settle` leave there
-AT_JOBS, AT_LENGTH, AT_VALUE, AT_TEXT = 1, 2, 3, 4  # of those, by number
+WORDS = 32  # bytes before the buffer: an argument list and the results of `tick` and `settle`
+AT_JOBS, AT_LENGTH, AT_VALUE, AT_TEXT = 1, 2, 3, 4  # word numbers of the results
 
 SAID: Final = 0  # the text is in the buffer
-THREW: Final = 1  # the function that got the message threw; the value is the engine's mark of that, or 0
+THREW: Final = 1  # the function that got the message threw; the value is the engine's exception mark, or 0
 MORE: Final = 2  # microtasks may be left
-LONG: Final = 3  # the text does not fit into the buffer, or (address 0) could not be made; both are to be freed
-BROKEN: Final = 4  # the function that gives the text threw
+LONG: Final = 3  # the text does not fit into the buffer, or (address 0) was not made; the caller frees both
+BROKEN: Final = 4  # the function that returns the text threw
 
-UNREAD: Final = 0xFFFFFFFF  # `read`: the text does not fit into the buffer, or could not be made
+UNREAD: Final = 0xFFFFFFFF  # `read`: the text does not fit into the buffer, or was not made
 
 NEEDED = (
     "memory", "qjs_new_string", "qjs_call", "qjs_free_value", "qjs_execute_pending_job", "qjs_get_exception",
@@ -107,7 +107,7 @@ PROGRAM = f"""(module
 
 
 def beside(context: Any, module: wasmtime.Module, needed: list[Any]) -> tuple[Any, Any, Any]:
-    """An instance of the program beside an engine whose exports are `needed`: its `tick`, its `settle`, its `read`."""
+    """Instantiate the program for an engine whose exports are `needed`; return its `tick`, `settle` and `read`."""
     instance, trap = ffi.wasmtime_instance_t(), ctypes.POINTER(ffi.wasm_trap_t)()
     imports = (ffi.wasmtime_extern_t * len(needed))(*needed)
     error = ffi.wasmtime_instance_new(
@@ -121,7 +121,7 @@ def beside(context: Any, module: wasmtime.Module, needed: list[Any]) -> tuple[An
 
 
 def export(context: Any, instance: Any, name: str) -> Any:
-    """An export of an instance, as the C library's handle; None when there is none of that name."""
+    """Return an export of an instance as the C library's handle; None when it does not exist."""
     item, text = ffi.wasmtime_extern_t(), name.encode()
     found = ffi.wasmtime_instance_export_get(
         context, ctypes.byref(instance), ctypes.create_string_buffer(text), len(text), ctypes.byref(item)

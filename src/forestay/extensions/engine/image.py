@@ -1,4 +1,4 @@
-"""The image that every VM starts from: the engine with the prelude evaluated, made once and kept on disk."""
+"""The image from which every VM starts: the engine after evaluating the prelude, made once and cached on disk."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ HOST_FUNCTIONS = ("__host_sync__", "__host_random__", "__host_memory__")
 
 
 def base_image() -> Snapshot:
-    """The image of the present engine and the present prelude."""
+    """Return the image of the current engine and prelude."""
     return _image(prelude())
 
 
 @lru_cache(maxsize=1)
 def image_digest() -> str:
-    """What decides how a program runs, the artifact aside: engine and prelude (Pi §1A.4.6, shim versions)."""
+    """Return a hash of engine and prelude: with the artifact, they decide how a program runs (Pi §1A.4.6)."""
     return hashlib.sha256(f"{native().digest}{prelude().digest}".encode()).hexdigest()
 
 
@@ -43,7 +43,7 @@ def _image(guest: Prelude) -> Snapshot:
 
 
 def _boot(guest: Prelude) -> Snapshot:
-    """Evaluate the prelude under a clock that stands still and chance that is zero: the same image everywhere."""
+    """Evaluate the prelude with a fixed clock and zero randomness, so that the image is the same everywhere."""
     vm = Vm(Nobody(), Limits(slice_ms=60_000))
     try:
         vm.initialize()

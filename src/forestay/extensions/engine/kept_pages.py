@@ -1,12 +1,12 @@
-"""What a loaded extension has written, kept once and shared by every VM that starts from it.
+"""Stores the memory pages of a loaded extension once, and shares them between all VMs that start from it.
 
-A kept extension is needed three times: in the VM that runs it, in the pool, and in the spare that the pool has ready.
-Where the system can map memory, the pages that differ from the prelude's image lie in one anonymous file instead. Each
-VM maps them privately, the one that wrote them too: a page is copied when its VM writes to it again.
+A kept extension is needed three times: in the VM that runs it, in the pool, and in the pool's spare. Where the system
+can map memory, one anonymous file has the pages that differ from the prelude's image. Each VM maps them privately, also
+the VM that wrote them: the system copies a page when a VM writes to it.
 
-G1  A file is written once, before anybody maps it.
+G1  A file is written once, before any VM maps it.
 G2  A file lives as long as the pool or a VM needs it; `held_bytes` counts all of them.
-G3  All VMs together map `MAX_MAPPED` runs at most: the system has a limit, which threads and allocators need as well.
+G3  All VMs together map at most `MAX_MAPPED` runs: threads and allocators need the system's limit too.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from forestay.extensions.engine.mapping import available, map_file
 if TYPE_CHECKING:
     from forestay.extensions.engine.memory import Memory
 
-MAX_RUNS = 64  # of one VM that are mapped; shorter ones are copied
-MAX_MAPPED = 12_000  # each splits a mapping in up to three, of which Linux allows some 65,000
+MAX_RUNS = 64  # mapped runs of one VM; its shorter runs are copied
+MAX_MAPPED = 12_000  # each splits one mapping into up to three; Linux allows about 65,000
 Run = tuple[int, int]  # from address, to address
-Placed = tuple[int, int, int]  # place in the file, from address, to address
+Placed = tuple[int, int, int]  # offset in the file, from address, to address
 
 
 class _Counts:
-    """Of this process."""
+    """The totals of this process."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # the collector may forget a VM while its thread counts another
+        self.lock = threading.RLock()  # the garbage collector may finalize a VM while its thread counts another
         self.held = 0
         self.mapped = 0
 
@@ -40,7 +40,7 @@ _counts = _Counts()
 
 
 class KeptPages:
-    """Runs of pages, one behind the other in an anonymous file."""
+    """Runs of pages, one after the other in an anonymous file."""
 
     def __init__(self, memory: Memory, runs: list[Run]) -> None:
         self._mapped, self._copied = _placed(runs)
@@ -52,13 +52,13 @@ class KeptPages:
             _write(self._file, memory.view(start, end), at)
 
     def share(self, memory: Memory) -> None:
-        """Let the VM whose pages these are have them in common with others."""
+        """Map the file into the VM that wrote the pages, so that it shares them."""
         if _may_map(memory, len(self._mapped)):
             for at, start, end in self._mapped:
                 map_file(self._file, at, memory.base + start, end - start)
 
     def lay(self, memory: Memory) -> None:
-        """Make these pages part of the memory of a new VM."""
+        """Put these pages into the memory of a new VM."""
         may_map = _may_map(memory, len(self._mapped))
         for at, start, end in self._mapped:
             if not may_map or not map_file(self._file, at, memory.base + start, end - start):
@@ -68,19 +68,19 @@ class KeptPages:
 
 
 def keep(memory: Memory, runs: list[Run]) -> KeptPages | None:
-    """Keep these pages of a VM that does not run, and let it share them; None where that cannot be done."""
+    """Store these pages of a stopped VM, and let it share them; return None where that is not possible."""
     if not available():
         return None
     try:
         kept = KeptPages(memory, runs)
-    except OSError:  # no file left: a VM that needs the pages copies them
+    except OSError:  # no free file: each VM copies the pages instead
         return None
     kept.share(memory)
     return kept
 
 
 def _placed(runs: list[Run]) -> tuple[list[Placed], list[Placed]]:
-    """The longest runs, which are mapped, and the others, which are copied; each with its place in the file."""
+    """Split into the longest runs, which are mapped, and the others, which are copied; each gets an offset."""
     longest = sorted(runs, key=lambda run: run[0] - run[1])
     placed, at = [], 0
     for start, end in longest:
@@ -90,12 +90,12 @@ def _placed(runs: list[Run]) -> tuple[list[Placed], list[Placed]]:
 
 
 def held_bytes() -> int:
-    """Bytes of all files of this process: memory that no VM counts as its own."""
+    """Return the bytes of all files of this process; no VM counts this memory as its own."""
     return _counts.held
 
 
 def _may_map(memory: Memory, runs: int) -> bool:
-    """Whether a VM may map so many runs; they are counted until its memory is gone (G3)."""
+    """Whether a VM may map `runs` runs; they count until its memory is freed (G3)."""
     with _counts.lock:
         if _counts.mapped + runs > MAX_MAPPED:
             return False

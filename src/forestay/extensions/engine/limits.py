@@ -1,4 +1,4 @@
-"""What a VM may use, and how it ends when it uses more."""
+"""The limits of a VM, and the errors when it exceeds them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ TrapKind = Literal["timeout", "memory", "stack", "engine"]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """`slice_ms` bounds one tick of JavaScript; `budget`, where set, bounds it in the engine's own steps and so
-    deterministically: one step of the budget is about ten thousand loop turns or calls."""
+    """`slice_ms` limits one tick of JavaScript by time; `budget`, if set, limits it deterministically, in engine steps.
+
+    One step of the budget is about ten thousand loop iterations or calls.
+    """
 
     memory_mb: int = 256
     slice_ms: int = 5_000
@@ -32,7 +34,7 @@ class EngineTrap(Exception):
 
 
 class GuestError(Exception):
-    """JavaScript threw; the VM lives. `description` is what the guest said of it, as JSON text."""
+    """JavaScript threw; the VM still runs. `description` is the guest's description of the error, as JSON text."""
 
     def __init__(self, description: bytes) -> None:
         super().__init__(description.decode("utf-8", "replace"))

@@ -1,8 +1,8 @@
-"""A snapshot as memory that VMs share until they write to it.
+"""Maps a snapshot as memory that VMs share until they write to it.
 
-Copying an image of several megabytes takes milliseconds, and as much memory for each VM. Where the system can (Linux),
-the image is kept in an anonymous file instead, and mapped privately over a new instance's linear memory: a page is
-copied when its VM first writes to it. wasmtime has reserved that range for the instance and gives it back as a whole.
+Copying an image of several megabytes takes milliseconds, and uses that memory again for each VM. On Linux, the image
+is in an anonymous file instead, and is mapped privately over a new instance's linear memory: the system copies a page
+when its VM first writes to it. wasmtime reserved that range for the instance and frees it as a whole.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ def available() -> bool:
 
 
 def map_image(snapshot: Snapshot, memory: Memory) -> bool:
-    """Make `memory` the image's, without copying it; False where that cannot be done."""
+    """Map the image over `memory` without a copy; return False where that is not possible."""
     if not available() or memory.base % mmap.PAGESIZE or snapshot.size % mmap.PAGESIZE or memory.size < snapshot.size:
         return False
     return map_file(_file(snapshot), 0, memory.base, snapshot.size)
 
 
 def map_file(file: int, offset: int, address: int, length: int) -> bool:
-    """Map a part of a file privately at an address that this process has reserved; False where that cannot be done."""
+    """Map a part of a file privately at an address that this process has reserved; return False on failure."""
     protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
     return bool(_libc().mmap(address, length, protection, flags, file, offset) != _FAILED)
 
 
 def image_bytes(snapshot: Snapshot) -> mmap.mmap | None:
-    """The image's memory, to be read and compared, without a copy of it; None where that cannot be done."""
+    """Return the image's memory for reading, without a copy; None where that is not possible."""
     if not available() or not snapshot.size:
         return None
     return mmap.mmap(_file(snapshot), snapshot.size, mmap.MAP_SHARED, mmap.PROT_READ)
 
 
 def _file(snapshot: Snapshot) -> int:
-    """The anonymous file of an image; it lives as long as the image does."""
+    """Return the anonymous file of an image; it lives as long as the image."""
     key = id(snapshot)
     with _making:
         file = _files.get(key)

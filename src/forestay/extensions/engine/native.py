@@ -1,8 +1,8 @@
 """The JavaScript engine as native code: compiled once per machine, linked once per process, instantiated per VM.
 
-wasmtime's Python objects cost ten times what its C functions do, so the crossings use the C functions (P2). Two
-handles on the same library: `calls` lets other threads run meanwhile, for anything that runs JavaScript; `quick` does
-not, for the few bounded functions (make a string, read a string) that would only lose time by it.
+wasmtime's Python objects cost ten times as much as its C functions, so the crossings use the C functions (P2). There
+are two handles on the same library: `calls` releases the GIL, for everything that runs JavaScript; `quick` keeps it,
+for the few short functions (make a string, read a string).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from forestay.extensions.engine.pulse import Pulse
 from forestay.kernel import Problem, write_file
 
 WASM = "quickjs-wasi/quickjs.wasm"
-# QuickJS guards its own stack in linear memory; the native stack below it must never be the one that ends first.
+# QuickJS checks its own stack in linear memory; the native stack below it must never overflow first.
 NATIVE_STACK = 2 * 1024 * 1024
 THREAD_STACK = 4 * NATIVE_STACK
 
@@ -38,13 +38,13 @@ quick.wasmtime_context_set_epoch_deadline.restype = None
 
 
 class Native:
-    """What all VMs of this process share: the engine, its compiled module, and the pulse of its deadlines."""
+    """The parts that all VMs of this process share: engine, compiled module, and the pulse of the deadlines."""
 
     def __init__(self) -> None:
         config = wasmtime.Config()
         config.epoch_interruption = True
         config.max_wasm_stack = NATIVE_STACK
-        config.cranelift_nan_canonicalization = True  # the bits of a NaN are part of what must repeat
+        config.cranelift_nan_canonicalization = True  # a replay must also repeat the bits of a NaN
         self.engine = wasmtime.Engine(config)
         wasm = assets.asset(WASM).read_bytes()
         self.digest = hashlib.sha256(wasm + version("wasmtime").encode()).hexdigest()
@@ -57,31 +57,31 @@ class Native:
         self.pulse = Pulse(self.engine.increment_epoch)
 
     def instantiate(self, store: wasmtime.Store) -> Any:
-        """A new instance in `store`, as the C library's handle."""
+        """Make a new instance in `store`; return the C library's handle."""
         return self._pre.instantiate(store)._instance
 
 
 @lru_cache(maxsize=1)
 def native() -> Native:
-    """The engine of this process."""
+    """Return the engine of this process."""
     assets.ensure()
     return Native()
 
 
 def _crossing() -> tuple[bytes, str]:
-    """The program that makes a tick in one crossing, and its hash."""
+    """Return the program of `crossing.py` and its hash."""
     wasm = bytes(wasmtime.wat2wasm(crossing.PROGRAM))
     return wasm, hashlib.sha256(wasm + version("wasmtime").encode()).hexdigest()
 
 
 def _compiled(engine: wasmtime.Engine, wasm: bytes, digest: str) -> wasmtime.Module:
-    """The module from the cache of native code, or compiled and put there."""
+    """Load the module from the cache of native code; compile and cache it if it is missing."""
     path = assets.folder() / "native" / f"{digest[:24]}.cwasm"
     if path.exists():
         try:
             return wasmtime.Module.deserialize_file(engine, str(path))
         except wasmtime.WasmtimeError:
-            pass  # another wasmtime, another processor: compile again
+            pass  # made by another wasmtime or for another processor: compile again
     module = wasmtime.Module(engine, wasm)
     write_file(path, module.serialize())
     return module

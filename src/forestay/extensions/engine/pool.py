@@ -1,8 +1,8 @@
-"""Warm instances: an extension that loaded without asking the world anything is kept as data, and ready to run again.
+"""Warm instances: keeps a loaded extension as data, so that it need not be loaded again.
 
-P1  only a load that asked nothing (no clock, no chance, no host call) is kept: it would have gone the same way again.
-P2  an instance is given to one owner and never comes back.
-P3  a spare is made ready for an extension that was loaded from here before: most are loaded once.
+P1  Only a load without input (no clock, no randomness, no host call) is kept: it would give the same result again.
+P2  An instance goes to one owner and never returns.
+P3  A spare is made only for an extension that was taken from the pool before: most are loaded once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Key(msgspec.Struct, frozen=True):
-    """What must be the same for an instance to be the same: artifact, surroundings, image, limits."""
+    """The inputs that decide a loaded instance: artifact, surroundings, image, limits."""
 
     artifact: str
     environment: bytes
@@ -30,14 +30,14 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """An extension right after it loaded: its VM, and what it registered, in order."""
+    """An extension right after its load: its VM and its registrations, in order."""
 
     frozen: Any  # an isolate.Frozen
     registrations: list[tuple[str, dict[str, Any]]]
 
 
 class _Still(Nobody):
-    """The world of an instance that waits in the pool: nothing asks it."""
+    """The host of an instance that waits in the pool; the instance never calls it."""
 
     touched = False
 
@@ -49,7 +49,7 @@ class _Still(Nobody):
 
 
 class Pool:
-    """Keeps up to `images` loaded extensions as data, and `spares` restored instances of those in use (P3)."""
+    """Keeps up to `images` loaded extensions as data, and `spares` restored instances of each one in use (P3)."""
 
     def __init__(self, *, images: int = 64, spares: int = 1) -> None:
         self._images = images
@@ -74,7 +74,7 @@ class Pool:
             isolate.close()
 
     def ready(self, key: Key) -> tuple[Isolate, Loaded] | None:
-        """An instance that is restored already (P2), or None."""
+        """Return a spare instance (P2), or None."""
         with self._lock:
             loaded, ready = self._loaded.get(key), self._ready.get(key)
             if loaded is None or not ready:
@@ -83,7 +83,7 @@ class Pool:
             return ready.popleft(), loaded
 
     def take(self, key: Key) -> tuple[Isolate, Loaded] | None:
-        """An instance of that extension, restored now; None when it is not known."""
+        """Restore and return an instance of that extension; None when it is not in the pool."""
         with self._lock:
             loaded = self._loaded.get(key)
             if loaded is not None:
@@ -91,7 +91,7 @@ class Pool:
         return None if loaded is None else (_restored(loaded.frozen, key.limits), loaded)
 
     def fill(self) -> None:
-        """Restore what is missing, in the background."""
+        """Restore missing spares in the background."""
         with self._lock:
             if self._closed or self._filling is not None:
                 return
@@ -99,7 +99,7 @@ class Pool:
             self._filling.start()
 
     def wait(self) -> None:
-        """Until the filling that is under way is done."""
+        """Wait until the current filling is done."""
         filling = self._filling
         if filling is not None:
             filling.join()

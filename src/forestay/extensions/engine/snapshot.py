@@ -1,4 +1,4 @@
-"""A VM as data: its memory and three pointers. Restored, it goes on where it was, pending promises included."""
+"""A VM as data: its memory and three pointers. A restored VM continues where it was, with its pending promises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAGIC = b"forestay-vm-1\n"
 
 
 class Snapshot(msgspec.Struct, frozen=True, weakref=True):
-    """`roots` are handles of values that the owner needs again: they keep their addresses."""
+    """`roots` are handles of values that the owner needs again; they keep their addresses."""
 
     engine: str
     size: int
@@ -29,16 +29,16 @@ class Snapshot(msgspec.Struct, frozen=True, weakref=True):
     undefined: int
     roots: dict[str, int]
     over: Snapshot | None = None
-    """The snapshot that this one is laid over: its blocks are those that differ. Only within one process."""
+    """The base snapshot, if the blocks here are only the differences from it. Only within one process."""
     pages: Any = None
-    """A `KeptPages` instead of blocks, of a snapshot that shares memory with its VM. Only within one process."""
+    """A `KeptPages` instead of blocks, if the snapshot shares memory with its VM. Only within one process."""
 
     def to_bytes(self) -> bytes:
         return _MAGIC + zlib.compress(msgspec.msgpack.encode(self), 1)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Snapshot:
-        """Read a snapshot that this project wrote; only for files that nobody else can write."""
+        """Read a snapshot that this project wrote; use it only for files that nobody else can write."""
         if not data.startswith(_MAGIC):
             raise Problem("state_corrupted", "This is not a snapshot of a VM.")
         try:
@@ -48,11 +48,11 @@ class Snapshot(msgspec.Struct, frozen=True, weakref=True):
 
 
 def take(vm: Vm, roots: dict[str, int], over: Snapshot | None = None, *, share: bool = False) -> Snapshot:
-    """The VM as it is now, or as it differs from `over`; it must not be running.
+    """Take a snapshot of a stopped VM, or of its differences from `over`.
 
-    With `share`, snapshot and VM have the same memory until the VM writes to it, where the system can do that.
+    With `share`, snapshot and VM share memory until the VM writes to it, where the system can do that.
     """
-    with vm.running():  # its last slice may be over for long
+    with vm.running():  # its last slice has ended
         pointers = vm.pointers()
     below = None if over is None or over.over is not None else image_bytes(over)
     pages = keep(vm.memory, vm.memory.runs(below)) if share and below is not None else None
@@ -73,11 +73,11 @@ def take(vm: Vm, roots: dict[str, int], over: Snapshot | None = None, *, share: 
 
 
 def restore(snapshot: Snapshot, host: Host, limits: Limits) -> Vm:
-    """A new VM that is the one of the snapshot."""
+    """Make a new VM from a snapshot."""
     if snapshot.engine != native().digest:
         raise Problem(
             "state_corrupted",
-            "The snapshot is of another engine.",
+            "Another engine made the snapshot.",
             expected=native().digest[:12],
             observed=snapshot.engine[:12],
             fix="Load the extension again.",
@@ -104,7 +104,7 @@ def restore(snapshot: Snapshot, host: Host, limits: Limits) -> Vm:
 
 
 def _lay(snapshot: Snapshot, vm: Vm) -> None:
-    """Make the VM's memory that of a snapshot which is laid over nothing."""
+    """Fill the VM's memory from a snapshot without a base."""
     if not map_image(snapshot, vm.memory):
         for address, length in _initial():
             vm.memory.clear(address, length)
@@ -114,7 +114,7 @@ def _lay(snapshot: Snapshot, vm: Vm) -> None:
 
 @lru_cache(maxsize=1)
 def _initial() -> list[tuple[int, int]]:
-    """Where a new instance's memory is not zero: a snapshot has to overwrite it there, with zeros too."""
+    """Return where a new instance's memory is not zero: there, restoring a snapshot must also write zeros."""
     vm = Vm(Nobody(), Limits())
     try:
         return [(address, len(data)) for address, data in vm.memory.blocks()]
@@ -123,7 +123,7 @@ def _initial() -> list[tuple[int, int]]:
 
 
 class Nobody:
-    """A host that nobody asks."""
+    """A host for a VM that never calls it."""
 
     def clock_ns(self, monotonic: bool) -> int:
         return 0

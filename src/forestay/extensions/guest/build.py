@@ -1,4 +1,4 @@
-"""Builds the guest: TypeScript under `src/` becomes one prelude file, cached by the hash of all it is made of.
+"""Builds the guest: bundles the TypeScript under `src/` into one prelude file, cached by the hash of its inputs.
 
 Two modules are generated from the tables of `api_table.py`: `@forestay/table` has the lists that the guest shares with
 the host, `@forestay/stubs` loads the files that define Node's modules.
@@ -24,7 +24,7 @@ ENTRY = "index.ts"
 
 
 class Prelude(msgspec.Struct, frozen=True):
-    """The built guest: its JavaScript, its source map, and the hash of what went into it."""
+    """The built guest: its JavaScript, its source map, and the hash of its inputs."""
 
     text: str
     source_map: str
@@ -32,7 +32,7 @@ class Prelude(msgspec.Struct, frozen=True):
 
 
 def generated() -> dict[str, str]:
-    """The generated modules, by name."""
+    """Return the generated modules by name."""
     builtins = sorted(name for name, row in NODE_MODULES.items() if row.stub and not (row.forbidden or row.package))
     lists = {
         "EVENTS": EVENTS,
@@ -46,7 +46,7 @@ def generated() -> dict[str, str]:
 
 
 def source_digest() -> str:
-    """The hash of the guest's sources and of the packages that it is built with."""
+    """Return the hash of the guest's sources and of the packages that build it."""
     digest = hashlib.sha256()
     digest.update((assets.folder()).name.encode())
     for path in sorted(SOURCES.rglob("*")):
@@ -59,7 +59,7 @@ def source_digest() -> str:
 
 @lru_cache(maxsize=1)
 def prelude() -> Prelude:
-    """The prelude of the present sources, built unless it is there; a process keeps the one it began with."""
+    """Return the prelude of the current sources; build it if it is not cached. A process keeps its first one."""
     digest = source_digest()
     folder = assets.ensure() / "guest"
     script, mapping = folder / f"{digest[:24]}.js", folder / f"{digest[:24]}.js.map"

@@ -1,1 +1,1 @@
-"""MCP servers as extensions (Tier C): configured by file, approved by fingerprint, their tools pinned by hash."""
+"""MCP servers as extensions (Tier C): files configure them, people approve their fingerprint and pin their tools."""

@@ -1,10 +1,11 @@
-"""One connection to a server: handshake, tools, calls; every wait has an end.
+"""One connection to a server: handshake, tools and calls; every wait has a limit.
 
-K1  A request that hears nothing for its time is cancelled, and the server is told. Progress starts the time again, up
-    to a last moment that nothing moves.
-K2  A request is sent once. When the connection ends, waiting callers learn it at once, with the server's last words.
-K3  What a server asks of the host (sampling, elicitation, roots) `ServerRequests` answers. Meanwhile the server's own
-    time does not run.
+K1  A request without an answer in its time is cancelled, and the server is told. Progress restarts the time, up to a
+    fixed last moment.
+K2  A request is sent once. When the connection ends, waiting callers get a Problem at once, with the server's last
+    words.
+K3  `ServerRequests` answers the server's own requests (sampling, elicitation, roots). Meanwhile the server's time does
+    not run.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ P = TypeVar("P", bound=types.PaginatedResult)
 
 
 class Line(Protocol):
-    """A transport that can be opened once, and what it knows when the connection has failed."""
+    """A transport that can be opened once, and that knows why the connection failed."""
 
     def open(self) -> AbstractAsyncContextManager[Any]:
-        """The streams of a client session."""
+        """Open the streams of a client session."""
 
     folders: list[str]
     """The folders that its server is granted."""
@@ -52,13 +53,13 @@ class Line(Protocol):
     """Entered while the line waits for a person."""
 
     def failure(self) -> Problem | None:
-        """Why it ended, if it knows."""
+        """Return why it ended, if known."""
 
     def last_words(self) -> str: ...
 
 
 class Connection:
-    """An open connection. It belongs to a task of its own, which ends with it."""
+    """An open connection. Its own task opens and closes it."""
 
     def __init__(
         self, line: Line, name: str, requests: ServerRequests, *, seconds: float, on_change: Callable[[], None]
@@ -74,7 +75,7 @@ class Connection:
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.server: dict[str, Any] = {}
-        """What it said about itself in the handshake."""
+        """The server's self-description from the handshake."""
 
     async def start(self, seconds: float) -> None:
         """Open the transport and shake hands, within `seconds`."""
@@ -88,7 +89,7 @@ class Connection:
             raise
 
     async def _live(self, opened: asyncio.Future[None], seconds: float) -> None:
-        """The task of the connection: the transport and the session are entered and left in it."""
+        """The connection's task: it enters and leaves the transport and the session."""
         from forestay import __version__
 
         try:
@@ -123,7 +124,7 @@ class Connection:
         return self._session is not None and self._line.failure() is None
 
     async def close(self) -> None:
-        """End the connection, and the program with it."""
+        """End the connection, and the server's program with it."""
         self._closing.set()
         task, self._task = self._task, None
         if task is None:
@@ -136,7 +137,7 @@ class Connection:
     # Requests
 
     async def offered(self) -> list[Definition]:
-        """Everything that the server offers: tools, a way to its resources, prompts. Too many are a Problem."""
+        """List everything that the server offers: tools, access to its resources, prompts. Too many are a Problem."""
         found: list[Definition] = []
         async for page in self._pages(types.ListToolsRequest, types.ListToolsResult, "tools/list"):
             self._add(found, [of_tool(tool) for tool in page.tools])
@@ -164,10 +165,12 @@ class Connection:
             cursor = page.next_cursor
             if cursor is None:
                 return
-        raise Problem("server_failed", f"The list of {what} of {self._name} has no end.", server=self._name)
+        raise Problem(
+            "server_failed", f"The answer to {what} of {self._name} has more than {MAX_PAGES} pages.", server=self._name
+        )
 
     async def call(self, definition: Definition, arguments: dict[str, Any], *, seconds: float) -> types.CallToolResult:
-        """Call what a definition stands for, once (K2). An error that the server answers is a `tool_failed`."""
+        """Make the call of a definition once (K2). An error answer of the server is a `tool_failed`."""
         name, what = definition.name, f"the tool {definition.name[:80]}"
         if definition.kind == "prompt":
             asked = types.GetPromptRequest(params=prompt_params(definition, arguments))
@@ -204,7 +207,7 @@ class Connection:
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """While the host answers a question, the time of the requests stands still that may have led to it (K3)."""
+        """Stop the time of the current requests while the host answers the server's question (K3)."""
         waits = [wait for wait in self._waits if wait.hold()]
         try:
             yield
@@ -217,19 +220,19 @@ class Connection:
             self._on_change()
 
     def _problem(self, error: BaseException | None, what: str, seconds: float | None = None) -> Problem:
-        """What went wrong between us and the server, as a Problem with its last words."""
+        """Return a failure of the connection as a Problem, with the server's last words."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         known = self._line.failure() or _first_problem(error)
         words: dict[str, Any] = {"stderr": said[-2000:]} if (said := self._line.last_words()) else {}
         if isinstance(error, TimeoutError) and (known is None or known.key == "server_failed"):
             after = f" for {seconds:g} seconds" if seconds is not None else " in time"
-            told = f"The MCP server {self._name} said nothing{after} about {what}."
+            told = f"The MCP server {self._name} sent nothing{after} about {what}."
             return Problem("timeout", told, server=self._name, **words)
         if known is not None:
             return Problem(known.key, known.message, **{"server": self._name, **known.details, **words})
         if isinstance(error, ValidationError):
-            told = f"The MCP server {self._name} gave an answer to {what} that the protocol does not know."
+            told = f"The MCP server {self._name} gave an answer to {what} that does not fit the protocol."
             return Problem("server_failed", told, server=self._name, **words)
         if _is_end(error):
             return Problem("server_failed", f"The MCP server {self._name} ended.", server=self._name, **words)
@@ -238,7 +241,7 @@ class Connection:
 
 
 def _is_end(error: BaseException | None) -> bool:
-    """Whether the protocol's package tells that the connection is gone, and no answer of the server."""
+    """Whether the error means that the connection is closed (the package reports that as an error answer)."""
     return isinstance(error, MCPError) and (error.code, str(error)) == (types.CONNECTION_CLOSED, "Connection closed")
 
 
@@ -253,7 +256,7 @@ def _settle(opened: asyncio.Future[None], problem: Problem | None) -> None:
 
 
 def _first_problem(error: BaseException | None) -> Problem | None:
-    """The Problem that is an error's cause, if there is one."""
+    """Return the first Problem in an error's chain of causes, if there is one."""
     if error is None or isinstance(error, Problem):
         return error
     return _first_problem(error.__cause__)

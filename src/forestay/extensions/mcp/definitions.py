@@ -1,9 +1,9 @@
-"""A tool (or a prompt) as a server defines it, its hash, and what changed since a person looked at it.
+"""The definition of a server's tool or prompt, its hash, and its changes since a person pinned it.
 
-P1  The hash covers everything that a model or a person is shown of a tool: name, title, description, both schemas,
-    annotations. Nothing that a server can change about a tool stays out of it.
-P2  A definition that nobody pinned is not offered; one that differs from its pin is withdrawn until a person pins it.
-P3  A definition with hidden characters, a schema that is none, or more than its share of bytes is never pinned.
+P1  The hash covers everything that a model or a person sees of a tool: name, title, description, both schemas,
+    annotations. A server can change nothing about a tool without changing the hash.
+P2  A definition without a pin is not offered; one that differs from its pin is withdrawn until a person pins it.
+P3  A definition with hidden characters, an invalid schema or too many bytes is never pinned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_DIFF = 200
 
 
 class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a server says about one of its tools."""
+    """A server's definition of one tool."""
 
     name: str
     description: str = ""
@@ -34,19 +34,19 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     output_schema: dict[str, Any] | None = None
     annotations: dict[str, Any] | None = None
     kind: Literal["tool", "resources", "resource", "prompt"] = "tool"
-    """What a call of it asks the server for."""
+    """Which request a call of it makes."""
 
     @property
     def digest(self) -> str:
-        """P1."""
+        """The hash of the definition (P1)."""
         return "sha256:" + hashlib.sha256(canonical.encode(msgspec.to_builtins(self))).hexdigest()
 
     def faults(self) -> list[str]:
-        """Why it cannot be pinned (P3); empty when it can."""
+        """Return why it cannot be pinned (P3); empty when it can."""
         plain = msgspec.to_builtins(self)
         size = len(msgspec.json.encode(plain))
         if size > MAX_DEFINITION:
-            return [f"The definition has {size} bytes; at most {MAX_DEFINITION} are taken."]
+            return [f"The definition has {size} bytes; the limit is {MAX_DEFINITION}."]
         found = [f"Hidden characters at {line}" for line in hidden_in(plain)]
         if not self.name or len(self.name) > 128 or any(letter.isspace() for letter in self.name):
             found.append("The name is empty, too long, or has spaces.")
@@ -62,7 +62,7 @@ Kind = Literal["new", "changed", "removed", "refused"]
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One tool that is not as it was pinned."""
+    """One tool that differs from its pin."""
 
     tool: str
     kind: Kind
@@ -71,7 +71,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def compare(pinned: Mapping[str, Definition], offered: Iterable[Definition]) -> list[Change]:
-    """What differs between the pins and what the server offers now (P2), in the order of the names."""
+    """Return the differences between the pins and the server's current offer (P2), sorted by name."""
     now: dict[str, Definition] = {}
     changes: list[Change] = []
     for item in offered:
@@ -90,21 +90,21 @@ def compare(pinned: Mapping[str, Definition], offered: Iterable[Definition]) -> 
 
 
 def offer_digest(offered: Iterable[Definition]) -> str:
-    """The hash of everything that a server offers: what a person looked at before saying yes."""
+    """Return the hash of a server's whole offer, which a person reviewed before accepting it."""
     return "sha256:" + hashlib.sha256("".join(item.digest for item in offered).encode()).hexdigest()
 
 
 def pinnable(changes: Iterable[Change], offered: Iterable[Definition]) -> list[Definition]:
-    """What a person can pin of what a server offers: everything that `compare` did not refuse."""
+    """Return the part of the offer that a person can pin: everything that `compare` did not refuse."""
     refused = {item.tool for item in changes if item.kind == "refused"}
     return [item for item in offered if spelled(item.name) not in refused]
 
 
 def difference(before: Definition | None, after: Definition | None) -> str:
-    """A unified diff of two definitions that a person can read: nothing hidden, nothing longer than two screens."""
+    """Return a unified diff of two definitions for a person: nothing hidden, at most `_MAX_DIFF` lines."""
     old, new = _lines(before), _lines(after)
     lines = list(difflib.unified_diff(old, new, "pinned", "offered", lineterm="", n=2))
-    more = [f"… and {len(lines) - _MAX_DIFF} lines more"] if len(lines) > _MAX_DIFF else []
+    more = [f"… and {len(lines) - _MAX_DIFF} more lines"] if len(lines) > _MAX_DIFF else []
     return "\n".join([*lines[:_MAX_DIFF], *more])
 
 
@@ -113,5 +113,5 @@ def _lines(definition: Definition | None) -> list[str]:
         return []
     encoded = msgspec.json.encode(msgspec.to_builtins(definition), order="deterministic")
     shown = msgspec.json.format(encoded, indent=2)[:MAX_DEFINITION].decode("utf-8", "replace")
-    # A line break inside a text is a line break for the reader, so that a long description has a readable diff.
+    # A line break inside a text becomes a line break of the diff, so that a long description is readable.
     return [spelled(part)[:400] for line in shown.split("\n") for part in line.split("\\n")]

@@ -1,12 +1,12 @@
-"""An MCP server as an extension: its pinned tools are there at once, the server is started when one is called.
+"""An MCP server as an extension: its pinned tools are available at once; the first call starts the server.
 
-M1  Nothing is started by loading. The tools are those that a person pinned.
-M2  A call is a host call of the server's own subject: capability `tool`, resource `server/tool`. The server is reached
-    inside that call, after policy has allowed it. It is never repeated.
-M3  After each start, and whenever the server says that its tools changed, they are compared with the pins. A tool that
-    differs is withdrawn before it can be called, and its diff is on record.
-M4  What the server asks of the host is a host call of its subject too.
-M5  A call of a tool that is withdrawn asks a person, after policy has allowed it. A yes pins what was shown.
+M1  Loading starts nothing. The tools are those that a person pinned.
+M2  A call is a host call of the server's own subject: capability `tool`, resource `server/tool`. It reaches the server
+    after policy has allowed it, and is never repeated.
+M3  After each start, and when the server reports a change, its tools are compared with the pins. A tool that differs
+    is withdrawn before it can be called, and its diff is recorded.
+M4  The server's own requests to the host are host calls of its subject too.
+M5  A call of a withdrawn tool asks a person, after policy has allowed it. A yes pins the definition that was shown.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class McpGuest(Guest):
         self.registrations = Registrations(self.name)
         self.stopped: Problem | None = None
         self.changes: list[Change] = []
-        """What is not as it was pinned, as of the last look at the server."""
+        """The differences from the pins at the last comparison."""
         self.seen: list[Definition] = []
-        """What the server offered at the last look."""
+        """The server's offer at the last comparison."""
         self._pinned = dict(pinned)
         self._calls = calls
         self._new_pins = new_pins
@@ -73,17 +73,19 @@ class McpGuest(Guest):
         self._count = 0
 
     async def load(self) -> Registrations:
-        """Offer what is pinned (M1)."""
+        """Offer the pinned tools (M1)."""
         self._offer(self._pinned.values())
         return self.registrations
 
     def _offer(self, definitions: Iterable[Definition]) -> None:
-        """Register these tools and no others; of two whose names become one, the first is offered."""
+        """Register exactly these tools; if two get the same name, offer the first."""
         found, self._tools = Registrations(self.name), {}
         for item in definitions:
             name = tool_name(self.config.name, item.name)
             if name in self._tools:
-                self._report("tool_refused", {"tool": item.name, "reason": f"Another tool is called {name}."})
+                self._report(
+                    "tool_refused", {"tool": item.name, "reason": f"Another tool already has the name {name}."}
+                )
                 continue
             self._tools[name] = item
             about = {"label": item.title or item.name, "description": item.description}
@@ -91,7 +93,7 @@ class McpGuest(Guest):
         self.registrations = found
 
     def renew(self, standing: ServerStanding) -> None:
-        """Take in what people decided since: other pins, or an approval that is taken back."""
+        """Apply people's new decisions: changed pins, or a withdrawn approval."""
         if not standing.admits(self.config):
             self._offer(())
             self.stop(unapproved(self.config, standing))
@@ -116,7 +118,7 @@ class McpGuest(Guest):
         on_update: Callable[[Any], None] | None = None,
         timeout: float | None = None,
     ) -> ToolOutcome:
-        """Call a tool through the door (M2). The tool's own error is an outcome; a refusal is a Problem."""
+        """Call a tool through the dispatcher (M2). The tool's own error is an outcome; a refusal is a Problem."""
         if self.stopped is not None:
             raise self.stopped
         given = arguments if self.withdrawn(name) is not None else self.registrations.fit(name, arguments)
@@ -127,7 +129,7 @@ class McpGuest(Guest):
         return ToolOutcome(output["content"], output["details"], output["isError"])
 
     async def _host_call(self, method: str, params: dict[str, Any], timeout: float | None = None) -> Output:
-        """A host call of the server's subject: its output, or the Problem that it met."""
+        """Make a host call of the server's subject; return its output or raise its Problem."""
         self._count += 1
         limit = None if timeout is None else int(timeout * 1000)
         request = HostCall(f"{self.name}/{self._count}", "", method, params, limit)
@@ -139,7 +141,7 @@ class McpGuest(Guest):
         raise Problem(key, result.error.message, **{n: v for n, v in details.items() if n not in _TAKEN})
 
     def _answers(self, folders: list[str]) -> ServerRequests:
-        """What answers the questions of the server (M4)."""
+        """Return the object that answers the server's requests (M4)."""
         from forestay.extensions.mcp.requests import ServerRequests  # the protocol's package is large
 
         return ServerRequests(self.config.name, self._host_call, self._may, folders)
@@ -150,7 +152,7 @@ class McpGuest(Guest):
         return next((item for item in self.changes if tool_name(self.config.name, item.tool) == name), None)
 
     def withdrawn(self, name: str) -> Problem | None:
-        """What changed about a tool that is not offered any more (M3)."""
+        """Return the Problem of a withdrawn tool, with its change (M3); None for other tools."""
         change = self._changed(name)
         if change is None:
             return None
@@ -164,10 +166,10 @@ class McpGuest(Guest):
         )
 
     async def perform(self, call: Call, name: str, arguments: dict[str, Any]) -> Output:
-        """Inside the host call: reach the server, and call the tool once."""
+        """Perform the host call: connect to the server and call the tool once."""
 
         async def asked(connection: Connection) -> Output:
-            given = await self._renewed(name, arguments)  # the server may just have been started
+            given = await self._renewed(name, arguments)  # the server may have just started
             definition = self._tools.get(name)
             if definition is None:
                 raise _gone(self.config.name, name)
@@ -180,26 +182,26 @@ class McpGuest(Guest):
         return await self._used(asked)
 
     async def _renewed(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of a tool that may be called; one that was withdrawn needs a person's yes (M5)."""
+        """Return fitting arguments once the tool may be called; a withdrawn tool needs a person's yes (M5)."""
         while (change := self._changed(name)) is not None:
             offered = next((item for item in self.seen if tool_name(self.config.name, item.name) == name), None)
             if offered is None or not await self._new_pins.agreed(change, offered):
                 raise self.withdrawn(name) or _gone(self.config.name, name)
-            if offered in self.seen:  # it is still what was shown
+            if offered in self.seen:  # the definition is still the one that was shown
                 self._pinned = await self._new_pins.pin(self._pinned, offered)
                 self._compare(self.seen)
                 arguments = self.registrations.fit(name, arguments)
         return arguments
 
     async def offered(self) -> list[Definition]:
-        """What the server offers now, for a person to look at. Calls no tool."""
+        """Return the server's current offer for a person to review. Calls no tool."""
         found = await self._used(lambda connection: connection.offered())
         self._compare(found)
         return found
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the server said about itself, while it is connected."""
+        """The server's self-description while it is connected."""
         return self._server.about
 
     async def _used(self, work: Callable[[Connection], Awaitable[T]]) -> T:
@@ -208,7 +210,7 @@ class McpGuest(Guest):
         return await self._server.use(work)
 
     def _compare(self, offered: list[Definition]) -> None:
-        """Withdraw what is not as it was pinned (M3)."""
+        """Withdraw the tools that differ from their pins (M3)."""
         self.seen = offered
         changes = compare(self._pinned, offered)
         withdrawn = {item.tool for item in changes}
@@ -220,7 +222,7 @@ class McpGuest(Guest):
     async def close(self) -> None:
         await self._server.close()
 
-    # What a server has nothing of
+    # Methods of `Guest` that a server does not have
 
     async def run_command(self, name: str, arguments: str = "", *, timeout: float | None = None) -> Any:
         raise Problem("not_found", f"{self.name} has no command {name[:80]}.", commands=[])
@@ -231,15 +233,15 @@ class McpGuest(Guest):
         return HookOutcome(None, None, False)
 
     def hold(self, held: bool) -> None:
-        """Policy asks before the server is reached, so no time of its own runs meanwhile."""
+        """Do nothing: policy asks before the server is reached, so no deadline runs meanwhile."""
 
     def stop(self, problem: Problem) -> None:
-        """Take it out of use, and end it."""
+        """Refuse all further calls with this problem, and end the server."""
         self.stopped = problem
         self._server.end()
 
     def effect(self, name: str) -> EffectClass:
-        """What a call may do: `unsafe` unless a person wrote the tool's own name under `read_only`."""
+        """Return the effect class of a tool: `unsafe`, unless a person listed its name under `read_only`."""
         definition = self._tools.get(name)
         return "read" if definition is not None and definition.name in self.config.entry.read_only else "unsafe"
 

@@ -1,6 +1,6 @@
-"""Characters that a person does not see, or sees in another order than a model reads them.
+"""Finds characters that a person cannot see, or sees in a different order than a model reads them.
 
-A definition that holds one is refused; text that a tool gave back has them spelled out.
+A definition with such a character is refused; in a tool's result they are spelled out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _JOINER, _PRESENTATION = "\u200d", "\ufe0f"
 
 
 def spelled(text: str) -> str:
-    """`text` with every hidden character as its number: `\\u{202e}`."""
+    """Return `text` with every hidden character replaced by its number: `\\u{202e}`."""
     if text.isascii() and text.isprintable():
         return text
     hidden = set(_positions(text))
@@ -23,7 +23,7 @@ def spelled(text: str) -> str:
 
 
 def hidden_in(value: Any, where: str = "$") -> list[str]:
-    """Where hidden characters stand in a JSON value, in its keys too: `$.description: \\u{202e}`."""
+    """Return the places of hidden characters in a JSON value and its keys, such as `$.description: \\u{202e}`."""
     if isinstance(value, str):
         shown = list(dict.fromkeys(f"\\u{{{ord(value[at]):x}}}" for at in _positions(value)))[:8]
         return [f"{where}: {' '.join(shown)}"] if shown else []
@@ -48,12 +48,12 @@ def _positions(text: str) -> Iterator[int]:
 
 
 def _selects(code: int) -> bool:
-    """Variation selectors: a row of them can carry any text unseen."""
+    """Whether it is a variation selector; a series of them can carry hidden text."""
     return 0xFE00 <= code <= 0xFE0E or 0x180B <= code <= 0x180F or 0xE0100 <= code <= 0xE01EF
 
 
 def _in_emoji(text: str, at: int) -> bool:
-    """A joiner or a presentation mark directly behind a symbol belongs to that symbol."""
+    """Whether a joiner or a presentation mark directly follows a symbol, and so belongs to it."""
     before = text[at - 1] if at else ""
     if text[at] == _JOINER and before == _PRESENTATION and at > 1:
         before = text[at - 2]

@@ -1,10 +1,10 @@
-"""A server at an address: streamable HTTP over connections to checked addresses only (P11).
+"""A server at a URL: streamable HTTP, over connections to checked addresses only (P11).
 
-H1  Each connection goes to an address that was checked (`connectors/addresses.py`). The name is for TLS and `Host`.
-    A private, loopback or link-local address is reachable when the approved URL, or a grant, names that very address.
+H1  Each connection goes to a checked address (`connectors/addresses.py`). The name is used for TLS and `Host`.
+    A private, loopback or link-local address is reachable if the approved URL or a grant names exactly that address.
 H2  A redirect to another origin is an error that names it; nothing is sent there.
-H3  Another host than the server's own (its authorization server) is reached with TLS, unless a grant names it.
-H4  An answer has a largest size, and none is unpacked: a compressed one is refused.
+H3  A host other than the server's own (its authorization server) needs TLS, unless a grant names it.
+H4  An answer has a size limit. Compressed answers are refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_ADDRESSES = 3
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
-    """Sends a request to a checked address of its host (H1) and bounds the answer (H4)."""
+    """Sends a request to a checked address of its host (H1) and limits the answer (H4)."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, granted: Callable[[str], bool], resolver: Resolver) -> None:
         self._inner = inner
@@ -48,20 +48,20 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         response = await self._first(request, host, addresses[:_MOST_ADDRESSES])
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             await response.aclose()
-            raise self._failed("The MCP server compresses its answer, which was not asked for.")
+            raise self._failed("The MCP server compressed its answer, although the request forbids that.")
         if "text/event-stream" not in response.headers.get("content-type", ""):  # an event has its own limit
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _Bounded(response.stream, self._failed)
         return response
 
     def _check_tls(self, scheme: str, host: str) -> None:
-        """H3. What the approved URL or a grant names was decided by a person."""
+        """Require TLS, except for hosts that a person named in the approved URL or a grant (H3)."""
         if scheme != "https" and not self._granted(host):
-            told = f"{host[:200]} would be reached without TLS."
-            raise Problem("address_blocked", told, host=host[:200], fix="Ask for an https address.")
+            told = f"The connection to {host[:200]} would not use TLS."
+            raise Problem("address_blocked", told, host=host[:200], fix="Use an https address.")
 
     def _failed(self, words: str) -> httpx2.ReadError:
-        """Keep why the connection is of no use any more: the layers above only learn that it ended."""
+        """Remember why the connection failed: the layers above only learn that it ended."""
         self.failure = Problem("server_failed", words)
         return httpx2.ReadError(words)
 
@@ -79,14 +79,14 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             except httpx2.ConnectError:
                 if number == len(addresses):
                     raise
-        raise AssertionError("a host has an address")
+        raise AssertionError("a host has at least one address")
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that ends in an error where it passes its limit."""
+    """A body that raises an error when it exceeds its limit."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, failed: Callable[[str], httpx2.ReadError]) -> None:
         self._inner = inner
@@ -113,7 +113,7 @@ async def http_streams(
     auth: httpx2.Auth | None = None,
     quiet_seconds: float,
 ) -> AsyncIterator[Any]:
-    """The two streams that a client session reads and writes; `auth` signs each request."""
+    """Open the two streams of a client session; `auth` signs each request."""
     timeout = httpx2.Timeout(CONNECT_SECONDS, read=quiet_seconds)
     fixed = {**headers, "accept-encoding": "identity"}
     client = httpx2.AsyncClient(transport=transport, headers=fixed, timeout=timeout, auth=auth, trust_env=False)
@@ -122,6 +122,6 @@ async def http_streams(
 
 
 def checked_transport(granted: Callable[[str], bool]) -> CheckedTransport:
-    """The transport of one server; `granted` says whether a special address was named."""
+    """Make the transport of one server; `granted` tells whether a special address was granted by name."""
     inner = httpx2.AsyncHTTPTransport(verify=ssl.create_default_context(), trust_env=False)
     return CheckedTransport(inner, granted, resolve_host)

@@ -1,4 +1,4 @@
-"""How a server is reached: a confined program, or an address. What the grants of the server allow is looked up here."""
+"""The two ways to reach a server: as a confined program or at a URL. Both look up the server's grants."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class ProgramLine(Line):
-    """A program in the process sandbox, with what its server is granted at this moment."""
+    """A program in the process sandbox, with the server's current grants."""
 
     def __init__(self, config: ServerConfig, call: Call, environment: Environment, clock: Clock, *, unconfined: bool):
         self._config = config
@@ -65,7 +65,7 @@ class ProgramLine(Line):
                 yield streams
 
     def _prepared(self) -> tuple[str, list[str], dict[str, str], Prepared]:
-        """Where it runs, what, with which variables, and within which limits. Looks at the disk."""
+        """Return folder, command, variables and limits of the program. Reads the disk."""
         call, entry, sandbox = self._call, self._config.entry, Sandbox.detect()
         check_confined(sandbox, unconfined=self._unconfined)
         with resolve(call.roots, entry.cwd or call.roots.cwd) as place:
@@ -84,9 +84,9 @@ class ProgramLine(Line):
 
 
 class AddressLine(Line):
-    """A server at a URL. A special address is named by the approved URL that spells it out, or by a grant.
+    """A server at a URL. A special address must be written in the approved URL or named by a grant.
 
-    A server that has no key in its entry and answers 401 is signed in at: `ask` asks a person.
+    If the server answers 401 and its entry has no key, `ask` asks a person to sign in.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class AddressLine(Line):
 
 
 def expanded(text: str, call: Call, environment: Environment) -> str:
-    """`text` with the host's variables in the place of `${NAME}`. Each must be granted, or have a default."""
+    """Replace each `${NAME}` in `text` with the host's variable, which must be granted or have a default."""
 
     def value(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
@@ -141,7 +141,7 @@ def expanded(text: str, call: Call, environment: Environment) -> str:
         if found is None and default is None:
             raise Problem(
                 "capability_denied",
-                f"{call.extension} needs the variable {name}, which is not granted to it, or not set.",
+                f"{call.extension} needs the variable {name}, which is not granted or not set.",
                 variable=name,
                 fix=f"Set it, and grant it by name: --grant env:{name}",
             )

@@ -1,4 +1,4 @@
-"""From a configured server to a guest that reaches it with what its subject is granted."""
+"""Turns a configured server into a guest, which reaches it with the grants of its subject."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class ServerLoader:
     """Makes the guests of the MCP servers of one project.
 
-    `own_call` gives what a subject may do at this moment, `may` says whether a capability is not refused to it.
-    `ui` shows the host's own questions about a server, `pins` and `tokens` keep the answers.
+    `own_call` returns the current grants of a subject, `may` tells whether policy might allow it a capability.
+    `ui` shows the host's own questions about a server, `pins` and `tokens` store the answers.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ServerLoader:
         self._tokens = tokens
 
     def artifact(self, config: ServerConfig) -> Artifact:
-        """What stands for the server where an extension has its code: the fingerprint."""
+        """Return an artifact for the server; its fingerprint takes the place of code."""
         manifest = Manifest(
             SCHEMA, config.subject, config.name, "0", "1.0", "mcp", config.entry.url or config.entry.command
         )
@@ -64,7 +64,7 @@ class ServerLoader:
         calls: HostCalls,
         report: Report,
     ) -> McpGuest:
-        """A guest that is not started. A server that nobody approved as it is configured gets none."""
+        """Return a guest that is not started; raise a Problem if the current configuration is not approved."""
         if not standing.admits(config):
             raise unapproved(config, standing)
         settings = self._settings
@@ -85,7 +85,7 @@ class ServerLoader:
         return McpGuest(config, standing.pinned, line, calls, pins, may=may, report=report, clock=settings.clock)
 
     async def _asked(self, subject: str, operation: str, params: dict[str, Any]) -> Any:
-        """A question of the host's own; None where nobody can answer."""
+        """Ask a person the host's own question; return None where nobody can answer."""
         try:
             return await self._ui.request(subject, operation, params)
         except Problem as problem:

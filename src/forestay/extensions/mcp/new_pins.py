@@ -1,7 +1,7 @@
-"""A tool that is not as it was pinned, as a question to a person. A yes pins it.
+"""Asks a person about a tool that differs from its pin. A yes pins it.
 
-X1  The question shows the difference. A yes is for the definition that was shown, and for no other tool of the server.
-X2  Where nobody can be asked, the tool stays withdrawn.
+X1  The question shows the difference. A yes holds only for the definition that was shown, not for other tools.
+X2  Where nobody can answer, the tool stays withdrawn.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from forestay.extensions.mcp.pins import Pins
 from forestay.extensions.mcp.server_config import ServerConfig
 
 Ask = Callable[[str, dict[str, Any]], Awaitable[Any]]
-"""Shows a person a dialog of the host's own (operation, params) and gives the answer; None when nobody is there."""
+"""Shows a person a dialog of the host (operation, params) and returns the answer; None when nobody is there."""
 
 _SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 
@@ -28,14 +28,14 @@ class NewPins:
         self._ask = ask
 
     async def agreed(self, change: Change, offered: Definition) -> bool:
-        """Whether a person wants the tool as it is offered now."""
+        """Whether a person accepts the tool as it is offered now."""
         if change.faults or change.kind not in ("changed", "new"):
             return False
         answer = await self._ask("pin_tool", self._dialog(change, offered))
         return isinstance(answer, dict) and answer.get("action") == "accept"
 
     async def pin(self, pinned: Mapping[str, Definition], offered: Definition) -> dict[str, Definition]:
-        """The pins with this one among them, on record (X1)."""
+        """Add this pin, record it and return all pins (X1)."""
         kept = {**pinned, offered.name: offered}
         await self._pins.pin(self._config, list(kept.values()), by="person")
         return kept

@@ -1,9 +1,9 @@
-"""What a server offers, each as one definition: its tools, the way to its resources, and its prompts.
+"""Turns a server's offer into definitions: its tools, access to its resources, and its prompts.
 
-F1  Resources are reached by two tools of the host's own words, `list_resources` and `read_resource`; a server's tool of
-    that name comes first. What they give is data from outside like any other result.
-F2  A prompt is a definition like a tool: pinned, compared, and asked for by its arguments. Its name begins with
-    `prompt:`, so that it cannot stand for a tool.
+F1  The host defines two tools for resources, `list_resources` and `read_resource`; a server's own tool of that name
+    wins. Their results are data from outside like any other result.
+F2  A prompt is a definition like a tool: it is pinned and compared, and a call passes its arguments. Its name begins
+    with `prompt:`, so that it cannot replace a tool.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def of_tool(tool: types.Tool) -> Definition:
 
 
 def of_prompt(prompt: types.Prompt) -> Definition:
-    """F2. Arguments of a prompt are texts."""
+    """Return the definition of a prompt (F2); its arguments are strings."""
     given = prompt.arguments or []
     fields = {item.name: {"type": "string", "description": item.description or ""} for item in given}
     schema: dict[str, Any] = {"type": "object", "properties": fields, "additionalProperties": False}
@@ -59,7 +59,7 @@ def prompt_params(definition: Definition, arguments: dict[str, Any]) -> types.Ge
 
 
 def from_prompt(result: types.GetPromptResult) -> types.CallToolResult:
-    """The messages of a prompt, each under the role that it has."""
+    """Return the messages of a prompt, each after its role."""
     content: list[types.ContentBlock] = []
     for message in result.messages:
         content += [types.TextContent(type="text", text=f"[{message.role}]"), message.content]
@@ -67,12 +67,12 @@ def from_prompt(result: types.GetPromptResult) -> types.CallToolResult:
 
 
 def from_resources(result: types.ListResourcesResult) -> types.CallToolResult:
-    """One line for each resource, and where the list goes on."""
+    """Return one line for each resource, and the cursor of the next page."""
     lines = [
         " ".join(filter(None, (str(item.uri), item.mime_type, item.title or item.name))) for item in result.resources
     ]
     if result.next_cursor is not None:
-        lines.append(f"[The list goes on: cursor {result.next_cursor}]")
+        lines.append(f"[The list continues: cursor {result.next_cursor}]")
     return types.CallToolResult(content=[types.TextContent(type="text", text="\n".join(lines) or "[nothing]")])
 
 

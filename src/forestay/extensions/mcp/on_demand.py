@@ -1,8 +1,8 @@
-"""A server's connection: opened when a call needs it, closed when nobody has needed it for a while.
+"""A server's connection: opens when a call needs it, and closes after an idle time.
 
-N1  `use` gives an open connection that stays open until the work is done. Two that need it at once share one start.
-N2  What a server offers is looked at after each start, and when it says that it changed, before anything is called.
-N3  A server that fails to start is left alone for a while, twice as long each time.
+N1  `use` provides a connection that stays open until the work is done. Two simultaneous uses share one start.
+N2  A server's offer is checked after each start and after each reported change, before any call.
+N3  After a failed start, the next start must wait, each time twice as long.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OpenLine = Callable[[], "ProgramLine | AddressLine"]
 
 
 class OnDemand:
-    """The way to one server. `look` is shown what the server offers (N2), `answers` answers what it asks."""
+    """The connection to one server. `look` checks its offer (N2); `answers` makes the object for its requests."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class OnDemand:
         self._ending: asyncio.Future[None] | None = None
 
     async def use(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """`work` with a connection that is open, and stays so at least until it is done (N1)."""
+        """Run `work` with a connection that stays open until it is done (N1)."""
         self._busy += 1
         try:
             connection = self._connection
@@ -71,7 +71,7 @@ class OnDemand:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the server said about itself, while it is connected."""
+        """The server's self-description while it is connected."""
         return self._connection.server if self._connection is not None else {}
 
     @property
@@ -123,10 +123,10 @@ class OnDemand:
         return Connection(line, self._config.name, answers, seconds=seconds, on_change=self._look_again)
 
     def _check_wait(self) -> None:
-        """N3."""
+        """Refuse a start during the waiting time (N3)."""
         left = self._not_before - self._clock.monotonic()
         if self._failures and left > 0:
-            told = f"The MCP server {self._config.name} failed to start; it is tried again in {left:.0f} s."
+            told = f"The MCP server {self._config.name} failed to start; the next attempt is possible in {left:.0f} s."
             wait = int(left * 1000)
             raise Problem("unavailable", told, retry_after_ms=wait, server=self._config.name, wait_ms=wait)
 
@@ -137,7 +137,7 @@ class OnDemand:
         self._report("server_failed", {"problem": problem.key, "message": problem.message, "wait_seconds": wait})
 
     def _look_again(self) -> None:
-        """The server says that its offer changed: look once, however often it says so meanwhile (N2)."""
+        """Check the offer again after a reported change; further reports during the check are ignored (N2)."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._looked())
 
@@ -149,18 +149,18 @@ class OnDemand:
             self._look(await connection.offered())
         except Problem as problem:
             self._report("server_failed", {"problem": problem.key, "message": problem.message})
-            await self._disconnect()  # the next call starts it again, and compares before it calls
+            await self._disconnect()  # the next call starts it again, and compares first
 
     def _rest(self, seconds: float) -> None:
-        """Look in so many seconds whether nobody uses it any more. One timer runs, however often it is used."""
+        """Check after `seconds` whether the connection is idle. There is only one timer."""
         self._idle = asyncio.get_running_loop().call_later(seconds, self._rested)
 
     def _rested(self) -> None:
-        """Stop a server that nobody used for a while; the next call starts it again."""
+        """Stop the server after its idle time; the next call starts it again."""
         self._idle = None
         left = self._used_at + self._config.entry.idle_seconds - asyncio.get_running_loop().time()
         if self._busy:
-            return  # the end of that use looks again
+            return  # the end of that use starts the timer again
         if left > 0:
             self._rest(left)
         else:

@@ -1,7 +1,7 @@
-"""What people approved of MCP servers: the server by its fingerprint, its tools by their definitions.
+"""People's decisions about MCP servers: approvals by fingerprint, and pinned tool definitions.
 
-Records `mcp.approved`, `mcp.pinned` and `mcp.withdrawn` in the stream `mcp`; the latest about a folder and a server
-holds. An approval is for one fingerprint, and pins are for the fingerprint under which they were made.
+The stream `mcp` has the records `mcp.approved`, `mcp.pinned` and `mcp.withdrawn`; the latest one for a folder and a
+server counts. An approval is for one fingerprint, and pins belong to the fingerprint under which they were made.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ STREAM = "mcp"
 
 
 class ServerStanding(msgspec.Struct, frozen=True):
-    """Where one server stands with the people here."""
+    """The decisions about one server: its approved fingerprint and its pinned tools."""
 
     approved: str | None = None
     pinned: dict[str, Definition] = {}
 
     def admits(self, config: ServerConfig) -> bool:
-        """Whether a person approved the server as it is configured now."""
+        """Whether a person approved the server's current configuration."""
         return self.approved == config.fingerprint
 
 
@@ -39,16 +39,16 @@ class Pins:
         self._folder = os.path.realpath(root)
 
     async def standing(self, *configs: ServerConfig) -> dict[str, ServerStanding]:
-        """The standing of each server, by its name; one reading for all of them."""
+        """Return the standing of each server by name; read the ledger once."""
         records = [item for item in await self._ledger.read(STREAM) if item.payload["folder"] == self._folder]
         return {config.name: _fold(records, config) for config in configs}
 
     async def approve(self, config: ServerConfig, *, by: str = "user") -> None:
-        """Let this server be started, or talked to, as it is configured now."""
+        """Approve the server in its current configuration."""
         await self._record("mcp.approved", config, {"shown": config.shown()}, by)
 
     async def pin(self, config: ServerConfig, tools: Sequence[Definition], *, by: str = "user") -> None:
-        """Offer exactly these tools of it. A definition that cannot be pinned is a Problem, and nothing is pinned."""
+        """Pin exactly these tools. If one of them cannot be pinned, raise a Problem and pin nothing."""
         for item in tools:
             if faults := item.faults():
                 raise Problem("tool_changed", f"The tool {item.name[:80]!r} cannot be pinned.", faults=faults)
@@ -56,7 +56,7 @@ class Pins:
         await self._record("mcp.pinned", config, {"tools": pinned}, by)
 
     async def withdraw(self, config: ServerConfig, *, by: str = "user") -> None:
-        """Take back the approval and the pins."""
+        """Withdraw the approval and the pins."""
         await self._record("mcp.withdrawn", config, {}, by)
 
     async def _record(self, kind: str, config: ServerConfig, more: dict[str, Any], by: str) -> None:
@@ -82,13 +82,13 @@ def _fold(records: Sequence[Record], config: ServerConfig) -> ServerStanding:
 
 
 def unapproved(config: ServerConfig, standing: ServerStanding) -> Problem:
-    """Why the server is not started, and what a person does about it."""
-    what = "was not approved" if standing.approved is None else "is not configured as it was approved"
+    """Return the Problem of a server that is not approved, with the command that approves it."""
+    what = "is not approved" if standing.approved is None else "has changed since it was approved"
     return Problem(
         "server_unapproved",
-        f"The MCP server {config.name} {what}, so it is not started.",
+        f"The MCP server {config.name} {what}, so the host does not start it.",
         server=config.name,
         fingerprint=config.fingerprint,
         approved=standing.approved,
-        fix=f"Look at it, then run: forestay mcp trust {config.name}{config.named_by}",
+        fix=f"Check it, then run: forestay mcp trust {config.name}{config.named_by}",
     )

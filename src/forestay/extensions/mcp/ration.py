@@ -1,4 +1,4 @@
-"""How much a server may say that nobody asked for: so many messages at once, so many a second after that."""
+"""Limits a server's unsolicited messages: a burst at once, then a rate for each second."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PER_SECOND = 200
 
 
 class Ration:
-    """A bucket that time fills again."""
+    """A token bucket, which refills with time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -17,7 +17,7 @@ class Ration:
         self._since = clock.monotonic()
 
     def take(self) -> bool:
-        """Whether one more message is within the ration; it is counted."""
+        """Count one message; return whether it is within the ration."""
         now = self._clock.monotonic()
         self._left = min(BURST, self._left + (now - self._since) * PER_SECOND)
         self._since = now

@@ -1,4 +1,4 @@
-"""How long one request to a server may take: silence ends it, progress and the host's own answers do not count."""
+"""The time limit of one request to a server: silence ends it; progress and the host's own answers extend it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import contextlib
 from typing import Any, Self
 
 LAST_MOMENT = 10.0
-"""How many times its time a request may take altogether, however much progress it reports."""
+"""A request may take at most this many times its normal time, despite progress."""
 
 
 class RequestTime:
-    """The time of one request (K1). It stands among the `waits` of its connection while the request is under way."""
+    """The time limit of one request (K1). It is in the `waits` of its connection while the request runs."""
 
     def __init__(self, seconds: float, waits: set[RequestTime]) -> None:
         now = _now()
@@ -31,12 +31,12 @@ class RequestTime:
         await self._limit.__aexit__(*error)
 
     async def heard(self, progress: float, total: float | None, message: str | None) -> None:
-        """Progress starts the time again, up to the last moment."""
+        """Restart the time at progress, up to the last moment."""
         if self._held_at is None and not self._limit.expired():
             self._limit.reschedule(min(_now() + self._seconds, self._last))
 
     def hold(self) -> bool:
-        """Stop the time; False when it stands still already, or is over."""
+        """Stop the time; return False when it is already stopped or over."""
         if self._held_at is not None or self._limit.expired():
             return False
         self._held_at = _now()
@@ -44,10 +44,10 @@ class RequestTime:
         return True
 
     def go_on(self) -> None:
-        assert self._held_at is not None, "only a time that stands still goes on"
+        assert self._held_at is not None, "only a stopped time can continue"
         self._last += _now() - self._held_at
         self._held_at = None
-        with contextlib.suppress(RuntimeError):  # the request has ended meanwhile
+        with contextlib.suppress(RuntimeError):  # the request has already ended
             self._limit.reschedule(min(_now() + self._seconds, self._last))
 
 

@@ -1,9 +1,9 @@
-"""What a server asks of the host: a model's answer, a person's answer, the folders that it may use.
+"""Answers a server's requests to the host: for a model's answer, a person's answer, or its granted folders.
 
-R1  Each question is a host call of the server's own subject: `model` for sampling, `ui` for elicitation. Policy
-    decides, evidence is left, and the budgets of an extension hold.
-R2  Only what policy would not refuse is announced. A refusal is an answer too.
-R3  One question is answered at a time, and there is a largest number of them for a connection.
+R1  Each request is a host call of the server's own subject: `model` for sampling, `ui` for elicitation. Policy decides,
+    evidence is recorded, and an extension's budgets apply.
+R2  The host announces only what policy does not refuse. A refused request gets an error answer.
+R3  Requests are answered one at a time, up to a limit for each connection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNHEARD = ("consent_required", "cancelled")
 
 
 class ServerRequests:
-    """Answers the questions of one server. `ask` makes a host call of its subject, `may` says what is not refused."""
+    """Answers the requests of one server. `ask` makes a host call of its subject; `may` tells what is not refused."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ServerRequests:
         self._turn = asyncio.Lock()
         self._count = 0
         self.held: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Entered while a question is answered."""
+        """Entered while the host answers a request."""
         self.sampling = self._sample if may("model") else None
         self.elicitation = self._elicit if may("ui") else None
         self.roots = self._list_roots if folders else None
@@ -85,15 +85,15 @@ class ServerRequests:
         return types.ElicitResult(action=answer["action"], content=content if answer["action"] == "accept" else None)
 
     async def _list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
-        """The granted folders as they were when the connection was made: a sandbox does not change either."""
+        """Return the folders granted when the connection opened: the sandbox does not change after that either."""
         roots = [types.Root(uri=Path(folder).as_uri(), name=Path(folder).name) for folder in self._folders]  # type: ignore[arg-type]
         return types.ListRootsResult(roots=roots)
 
     async def _asked(self, method: str, params: dict[str, Any]) -> Output:
-        """R3."""
+        """Make one host call at a time, up to the limit (R3)."""
         self._count += 1
         if self._count > MAX_QUESTIONS:
-            told = f"{self._name} has asked {MAX_QUESTIONS} questions; no more are answered."
+            told = f"{self._name} has sent {MAX_QUESTIONS} requests; the host answers no more."
             raise Problem("quota_exceeded", told, limit=MAX_QUESTIONS)
         with self.held():
             async with self._turn:
@@ -101,7 +101,7 @@ class ServerRequests:
 
 
 def granted_folders(call: Call) -> list[str]:
-    """The folders whose contents a server is granted, and no others."""
+    """Return the folders that a server may read or write."""
     items = call.roots.items
     named = [("." if root is items[0] else root.real, root) for root in items if not root.private]
     return [
@@ -110,12 +110,12 @@ def granted_folders(call: Call) -> list[str]:
 
 
 def _sampling(params: types.CreateMessageRequestParams) -> dict[str, Any]:
-    """The request as the `model` method takes it. What a model could not be shown is refused."""
+    """Convert the request for the `model` method; refuse content that is not text."""
     messages: list[dict[str, Any]] = []
     for message in params.messages:
         blocks = message.content if isinstance(message.content, list) else [message.content]
         if not all(isinstance(block, types.TextContent) for block in blocks):
-            raise Problem("invalid_request", "Only text is passed on to a model.", at="$.params.messages")
+            raise Problem("invalid_request", "The host passes only text to a model.", at="$.params.messages")
         texts = [block.text for block in blocks if isinstance(block, types.TextContent)]
         messages.append({"role": message.role, "content": [{"type": "text", "text": text} for text in texts]})
     options = {
@@ -128,25 +128,27 @@ def _sampling(params: types.CreateMessageRequestParams) -> dict[str, Any]:
 
 
 def _form(server: str, params: types.ElicitRequestParams) -> dict[str, Any]:
-    """The question as a dialog: flat fields, nothing hidden, and a largest size."""
+    """Convert the request into a dialog: flat fields, no hidden characters, a size limit."""
     message = spelled(params.message)
     if isinstance(params, types.ElicitRequestURLParams):
         link = spelled(params.url)
         schema: dict[str, Any] = {"type": "object", "properties": {}}
-        message = f"{message}\n\nIt asks to open {link} yourself; nothing is opened by itself."
+        message = f"{message}\n\nIt asks you to open {link}; the host does not open it."
     else:
         schema = params.model_dump(mode="json", by_alias=True)["requestedSchema"]
     if faults := _faults(message, schema):
-        raise Problem("invalid_request", f"The question of {server} cannot be asked. {faults[0]}", faults=faults[:10])
+        raise Problem(
+            "invalid_request", f"The host cannot show the question of {server}. {faults[0]}", faults=faults[:10]
+        )
     return {"op": "form", "title": f"The MCP server {server} asks", "message": message, "schema": schema}
 
 
 def _faults(message: str, schema: dict[str, Any]) -> list[str]:
-    """Why a person is not asked this; empty when nothing speaks against it."""
+    """Return why a person cannot be asked this; empty when it is fine."""
     found = [f"Hidden characters at {line}" for line in hidden_in(schema)]
     fields = schema.get("properties", {})
     if not isinstance(fields, dict) or not all(_is_flat(field) for field in fields.values()):
-        found.append("A field is no plain value.")
+        found.append("A field is not a plain value.")
     elif len(canonical.encode([message, schema])) > MAX_QUESTION or len(fields) > MAX_FIELDS:
         found.append("It is too long.")
     try:

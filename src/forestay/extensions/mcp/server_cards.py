@@ -1,6 +1,6 @@
-"""The MCP servers of a project as a person looks at them: how each is reached, where it stands, what is pinned.
+"""The MCP servers of a project for a person: how each is reached, its approval, its pinned tools and their changes.
 
-Looking starts nothing. What changed is what a server that runs, or ran, was last found to offer.
+Reading the cards starts no server. The changes are those of the last comparison.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ State = Literal["approved", "unapproved", "changed"]
 
 
 class ToolCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A pinned tool, and how its calls went: the median and the longest, in milliseconds."""
+    """A pinned tool and the statistics of its calls, with times in milliseconds."""
 
     definition: Definition
     digest: str
@@ -55,11 +55,11 @@ class ServerCard(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolCard, ...]
     changes: tuple[Change, ...]
     offer: str = ""
-    """The hash of what it offered at the last look; empty when nobody looked."""
+    """The hash of its offer at the last comparison; empty when there was none."""
 
 
 async def server_cards(servers: Servers, pins: Pins, ledger: Ledger, suite: Extensions | None) -> list[ServerCard]:
-    """Every server that the project names, by name."""
+    """Return the cards of all servers that the project names, sorted by name."""
     found = sorted(servers.found.values(), key=lambda item: item.name)
     standings = await pins.standing(*found) if found else {}
     guests = {item.extension.name: item.extension for item in suite.members} if suite is not None else {}
@@ -74,7 +74,7 @@ async def server_cards(servers: Servers, pins: Pins, ledger: Ledger, suite: Exte
 
 
 def _card(config: ServerConfig, standing: ServerStanding, guest: McpGuest | None, latest: list[Record]) -> ServerCard:
-    """`latest` are the newest records of its stream, the newest first."""
+    """Make the card of one server; `latest` are the newest records of its stream, newest first."""
     entry, calls = config.entry, seen(reversed(latest)).calls
     admitted = standing.admits(config)
     state: State = "approved" if admitted else "unapproved" if standing.approved is None else "changed"

@@ -1,8 +1,9 @@
-"""Which MCP servers a project names: `.mcp.json`, `.pi/mcp.json` and `forestay.toml`, as one list.
+"""Reads the MCP servers that a project names, from `.mcp.json`, `.pi/mcp.json` and `forestay.toml`.
 
-C1  Reading starts nothing and expands nothing: `${NAME}` stays as it is written until a granted start.
-C2  The fingerprint covers everything that decides what runs, or who is talked to. A change is a new server.
-C3  Of a name that stands twice, the entry nearest to the person counts: the settings, then `.pi`, then the project.
+C1  Reading starts nothing and expands nothing: `${NAME}` stays as written until a start that has the grant.
+C2  The fingerprint covers everything that decides which program runs or which address is used. A change makes it a new
+    server.
+C3  If a name occurs twice, the first of these counts: the settings, `.pi/mcp.json`, `.mcp.json`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _TRANSPORTS = ("stdio", "http", "streamable-http", "streamableHttp")
 
 
 class ServerConfig(msgspec.Struct, frozen=True):
-    """One server as a file names it: a command to run, or an address to talk to."""
+    """One server as a file names it: a command to run, or a URL."""
 
     name: str
     origin: str
@@ -37,23 +38,23 @@ class ServerConfig(msgspec.Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """Who the server is to policy and evidence."""
+        """The server's name for policy and evidence."""
         return f"mcp:{self.name}"
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over the command, its arguments and environment, or the address and its headers (C2)."""
+        """The SHA-256 of the command, its arguments and environment, or of the URL and its headers (C2)."""
         entry = self.entry
         decides = [entry.command, entry.args, entry.env, entry.cwd, entry.url, entry.headers]
         return "sha256:" + hashlib.sha256(canonical.encode(decides)).hexdigest()
 
     @property
     def named_by(self) -> str:
-        """What a command must be told to find it: nothing when a file names it, else the extension."""
+        """The option with which a command finds it: empty when a file names it, else the extension."""
         return "" if self.origin in (*FILES, SETTINGS) else f" --from {shlex.quote(self.origin)}"
 
     def shown(self) -> dict[str, Any]:
-        """What a person approves. Values of variables and headers may be secrets: only their names are shown."""
+        """Return what a person approves. Variables and headers may be secret, so only their names are shown."""
         entry = self.entry
         facts = {
             "name": self.name,
@@ -69,13 +70,13 @@ class ServerConfig(msgspec.Struct, frozen=True):
 
 
 class Servers(msgspec.Struct, frozen=True):
-    """The servers of a project, and the files and entries that cannot be used."""
+    """The servers of a project, and the problems of unusable files and entries."""
 
     found: dict[str, ServerConfig]
     problems: tuple[Problem, ...] = ()
 
     def named(self, name: str) -> ServerConfig:
-        """The server of this name; a Problem lists those that there are."""
+        """Return the server of this name; raise a Problem that lists the known ones."""
         known = self.found.get(name)
         if known is None:
             told = f"No MCP server {name[:80]!r} is configured here."
@@ -84,7 +85,7 @@ class Servers(msgspec.Struct, frozen=True):
 
 
 def read_servers(root: Path, settings: Mapping[str, McpServer]) -> Servers:
-    """Every server that the project names (C1, C3). What cannot be read is a Problem of its own."""
+    """Read every server that the project names (C1, C3); collect a Problem for each unusable file or entry."""
     found = {name: ServerConfig(name, SETTINGS, entry) for name, entry in settings.items()}
     problems: list[Problem] = []
     for file in FILES:
@@ -112,7 +113,7 @@ def read_servers(root: Path, settings: Mapping[str, McpServer]) -> Servers:
 
 
 def read_entries(path: Path) -> dict[str, Any]:
-    """`mcpServers` of one file, as it is written; empty where there is no file."""
+    """Return `mcpServers` of one file as written; empty when there is no file."""
     try:
         if path.stat().st_size > MAX_FILE:
             raise Problem("config_invalid", f"{path.name} is larger than {MAX_FILE} bytes.", at=path.name)
@@ -125,12 +126,14 @@ def read_entries(path: Path) -> dict[str, Any]:
         raise Problem("config_invalid", f"{path.name}: {problem.message}", at=path.name) from problem
     servers = document.get("mcpServers", {}) if isinstance(document, dict) else None
     if not isinstance(servers, dict):
-        raise Problem("config_invalid", f"{path.name} has no object `mcpServers`.", at=f"{path.name}#mcpServers")
+        raise Problem(
+            "config_invalid", f"In {path.name}, `mcpServers` must be an object.", at=f"{path.name}#mcpServers"
+        )
     return servers
 
 
 def write_entry(root: Path, name: str, entry: McpServer | None) -> ServerConfig | None:
-    """Put a server into the project's `.mcp.json`, or take it out; everything else in the file stays."""
+    """Add a server to the project's `.mcp.json`, or remove it; everything else in the file stays."""
     path = root / PROJECT_FILE
     entries = read_entries(path)
     document: dict[str, Any] = canonical.decode(path.read_bytes(), limit=MAX_FILE) if path.exists() else {}
@@ -148,10 +151,10 @@ def write_entry(root: Path, name: str, entry: McpServer | None) -> ServerConfig 
 
 
 def checked(name: str, origin: str, raw: Any) -> ServerConfig:
-    """One entry of a JSON file. Members that only other hosts know are left aside; none of them grants anything."""
+    """Check one entry of a JSON file. Members that only other hosts know are ignored; none of them grants anything."""
     where = f"{origin}#mcpServers.{name[:80]}"
     if not isinstance(raw, dict):
-        raise Problem("config_invalid", "An MCP server is an object.", at=where)
+        raise Problem("config_invalid", "The entry of an MCP server must be an object.", at=where)
     if raw.get("type", "stdio") not in _TRANSPORTS and "url" not in raw:
         raise Problem("config_invalid", f"There is no transport {raw['type']!r}.", at=where, known=list(_TRANSPORTS))
     known = {key: value for key, value in raw.items() if key in ("command", "args", "env", "cwd", "url", "headers")}
@@ -166,14 +169,14 @@ def checked(name: str, origin: str, raw: Any) -> ServerConfig:
 
 
 def _check(config: ServerConfig) -> None:
-    """A name that fits into a tool's name, and exactly one way to reach the server."""
+    """Check that the name fits into a tool's name, and that there is exactly one way to reach the server."""
     where, entry = f"{config.origin}#mcpServers.{config.name[:80]}", config.entry
     if not _NAME.fullmatch(config.name):
-        told = "A server's name has at most 31 letters, digits, `-` and single `_`."
+        told = "A server's name may have at most 31 letters, digits, `-` and single `_`."
         raise Problem("config_invalid", told, at=where)
     if bool(entry.command) == bool(entry.url):
-        raise Problem("config_invalid", "A server has a `command` or a `url`, one of the two.", at=where)
+        raise Problem("config_invalid", "A server must have either a `command` or a `url`.", at=where)
     if entry.url and not entry.url.startswith(("http://", "https://")):
-        raise Problem("config_invalid", "The address of a server begins with http:// or https://.", at=where)
+        raise Problem("config_invalid", "The URL of a server must begin with http:// or https://.", at=where)
     if "\0" in "".join((entry.command, *entry.args, *entry.env, *entry.env.values(), entry.cwd)):
-        raise Problem("config_invalid", "The entry holds the character U+0000.", at=where)
+        raise Problem("config_invalid", "The entry contains the character U+0000.", at=where)

@@ -1,10 +1,11 @@
-"""The MCP servers of a project in a suite that runs: brought in line with what people decided, as often as they decide.
+"""Updates the MCP servers of a running suite after each decision of a person.
 
-V1  An approved server is added with its pins. One that is there already takes the new pins, and the next call compares.
-V2  A server whose approval was taken back, or that is named no longer, is stopped.
-V3  One that nobody approved as it is configured is a failure that says what to do.
-V4  A server that an extension registers is one more entry: it is approved and pinned like those of the files, and an
-    entry of a file comes before it.
+V1  An approved server is added with its pins. A server that is already there gets its new pins, and its next call
+    compares.
+V2  A server is stopped when its approval is withdrawn or its entry is removed.
+V3  A server whose current configuration is not approved is a failure that says what to do.
+V4  A server that an extension registers is approved and pinned like the servers of the files; an entry of a file with
+    the same name wins.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def with_registered(suite: Extensions, servers: Servers) -> Servers:
-    """The servers of the files, and those that the loaded extensions register (V4)."""
+    """Return the servers of the files and those that the loaded extensions register (V4)."""
     found, problems = dict(servers.found), list(servers.problems)
     for member in suite.members:
         origin = os.path.relpath(member.path, suite.root)
@@ -39,7 +40,7 @@ def with_registered(suite: Extensions, servers: Servers) -> Servers:
 
 
 async def use_servers(suite: Extensions, servers: Servers) -> None:
-    """Offer the pinned tools of the approved servers, and of no others. Starts nothing."""
+    """Offer the pinned tools of exactly the approved servers. Starts no server."""
     servers = with_registered(suite, servers)
     found = servers.found
     guests = {

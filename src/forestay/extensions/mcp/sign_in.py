@@ -1,12 +1,12 @@
-"""Signing in at a server that asks for it: OAuth 2.1 with PKCE, and a person's consent when it is first needed.
+"""Signs in at a server that requires it: OAuth 2.1 with PKCE, with a person's consent on first use.
 
-O1  Nobody is asked before the server answers 401. Then the host asks, not the server: the question shows which
-    authorization server the person goes to, and takes the address that the browser ends at.
-O2  An answer that belongs to another question is not used: the person is asked again. The code in an answer is of no
-    use without the verifier, which never leaves this process.
-O3  Every request of the flow goes through the server's checked transport. Tokens go to the server's own address and to
-    the authorization server that gave them, and are encrypted on disk (`tokens.py`).
-O4  A person's time is not the server's time.
+O1  Nobody is asked before the server answers 401. Then the host asks: its dialog shows the authorization server, and
+    takes the address at which the browser ends.
+O2  An answer to another question is not used, and the person is asked again. The code in an answer is useless without
+    the verifier, which never leaves this process.
+O3  Every request of the flow uses the server's checked transport. Tokens go only to the server's own URL and to the
+    authorization server that issued them. They are encrypted on disk (`tokens.py`).
+O4  Waiting for a person does not count as the server's time.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ MOST_QUESTIONS = 5
 M = TypeVar("M", bound=BaseModel)
 _ADDRESS = {"type": "string", "minLength": 1, "maxLength": 8192, "description": "the address that the browser ends at"}
 _SCHEMA = {"type": "object", "properties": {"address": _ADDRESS}, "required": ["address"]}
-logging.getLogger("mcp.client.auth.oauth2").addHandler(logging.NullHandler())  # what fails is the call's Problem
+logging.getLogger("mcp.client.auth.oauth2").addHandler(logging.NullHandler())  # failures become the call's Problem
 
 
 class SignIn(OAuthClientProvider):
-    """Signs the requests to one server. `redirect` is where the authorization server sends the browser back to."""
+    """Signs the requests to one server. `redirect` is the URL to which the authorization server sends the browser."""
 
     def __init__(self, config: ServerConfig, files: TokenFiles, ask: Ask, redirect: str) -> None:
         self.failure: Problem | None = None
-        """Why signing in failed; the layers between only learn that the request did."""
+        """Why signing in failed; the layers between only learn that the request failed."""
         self._config = config
         self._ask = ask
         self._question = ""
@@ -61,7 +61,7 @@ class SignIn(OAuthClientProvider):
         self._question = url
 
     async def _consented(self) -> AuthorizationCodeResult:
-        """The person's way back from the authorization server (O1, O2)."""
+        """Ask the person to sign in; return the code of the authorization server (O1, O2)."""
         state = _single(urlsplit(self._question).query, "state")
         for _ in range(MOST_QUESTIONS):
             answer = await self._ask("sign_in", self._dialog())
@@ -74,13 +74,13 @@ class SignIn(OAuthClientProvider):
                 raise self._unsigned(f"The authorization server refused: {spelled(error)[:200]}.")
             code = _single(came, "code") or ""
             return AuthorizationCodeResult(code=code, state=state, iss=_single(came, "iss"))
-        raise self._unsigned("The answers were not those of this sign-in.")
+        raise self._unsigned("None of the answers belongs to this sign-in.")
 
     def _dialog(self) -> dict[str, Any]:
         name, host = self._config.name, urlsplit(self._question).hostname or ""
         message = (
-            f"Open this address, sign in, and give back the address that the browser ends at, even if that page "
-            f"does not load. {name} can then be used in your name.\n\n{spelled(self._question)}"
+            f"Open this address and sign in. Then copy the address at which the browser ends, even if that page "
+            f"does not load. {name} can then act in your name.\n\n{spelled(self._question)}"
         )
         title = f"Sign in at {spelled(host)} for the MCP server {name}"
         facts = {"server": name, "authorizationServer": host, "open": self._question}
@@ -88,12 +88,12 @@ class SignIn(OAuthClientProvider):
 
     def _unsigned(self, why: str) -> Problem:
         name = self._config.name
-        told = f"The MCP server {name} asks who uses it. {why}"
+        told = f"The MCP server {name} requires a sign-in. {why}"
         fix = f"Sign in at a terminal: forestay mcp trust {name}{self._config.named_by}"
         return Problem("consent_required", told, server=name, fix=fix)
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """The flow of the package; why it failed is kept."""
+        """Run the package's flow, and remember why it failed."""
         async with contextlib.aclosing(super().async_auth_flow(request)) as flow:
             try:
                 sent = await flow.__anext__()
@@ -112,7 +112,7 @@ class SignIn(OAuthClientProvider):
 
 
 class _Kept:
-    """The package's token storage over `TokenFiles`. The whole context is kept: a refresh needs all of it."""
+    """Implements the package's token storage with `TokenFiles`. It stores the whole context: a refresh needs it."""
 
     def __init__(self, config: ServerConfig, files: TokenFiles, redirect: str) -> None:
         self._config = config
@@ -132,7 +132,7 @@ class _Kept:
         return _model(OAuthToken, kept.token)
 
     def _known(self, client: OAuthClientInformationFull | None) -> OAuthClientInformationFull | None:
-        """The client that was registered; another one is, when the browser would come back to elsewhere now."""
+        """Return the registered client; None, so that a new one is registered, when the redirect URL has changed."""
         places = client.redirect_uris if client is not None else None
         return client if not places or self._redirect in map(str, places) else None
 
@@ -168,6 +168,6 @@ def _model(kind: type[M], plain: dict[str, Any] | None) -> M | None:
 
 
 def _single(query: str, name: str) -> str | None:
-    """The value of a name that stands in a query exactly once."""
+    """Return the value of a name that occurs exactly once in a query, else None."""
     found = parse_qs(query).get(name, [])
     return found[0] if len(found) == 1 else None

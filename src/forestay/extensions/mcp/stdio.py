@@ -1,9 +1,9 @@
-"""A server that runs as a program and speaks JSON-RPC in lines on its standard input and output.
+"""A server that runs as a program and exchanges JSON-RPC lines over its standard input and output.
 
-S1  The program runs in the process sandbox, in a session of its own; with the connection its whole tree ends.
-S2  A line has a largest size, standard error keeps its end only, and what nobody asked for is rationed. A program that
-    passes a limit is killed, and the Problem says which one.
-S3  Whatever the program does, reading it costs the event loop one bounded step at a time.
+S1  The program runs in the process sandbox and in its own session; its whole process tree ends with the connection.
+S2  A line has a size limit, only the end of standard error is kept, and unsolicited messages are rationed. A program
+    that exceeds a limit is killed, and the Problem names the limit.
+S3  Whatever the program does, each read is one short step of the event loop.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from forestay.kernel import Problem
 
 MAX_LINE = 4 * 1024 * 1024
 MAX_ERRORS = 8 * 1024
-"""Bytes of standard error that are kept: the last ones."""
+"""The number of last bytes of standard error that are kept."""
 MAX_ERRORS_IN_ALL = 64 * 1024 * 1024
 MAX_NOISE = 1000
-"""Lines that are no messages: some programs greet on standard output."""
+"""The limit for lines that are not messages: some programs print a greeting on standard output."""
 _CHUNK = 64 * 1024
 _LARGE = 256 * 1024
 _GRACE = 1.0
 _FRAMES = ("Traceback (", "  ", "\t")
-"""How lines of a stack trace begin. No answer of the host carries one, so the line that says why must stand alone."""
+"""How lines of a stack trace begin. The host's answers leave them out; the line with the error itself stays."""
 
 Incoming = SessionMessage | Exception
 
 
 class ServerProgram:
-    """One running server. `failure` says why the host ended it, or that it ended by itself."""
+    """One running server. `failure` tells why the host ended it, or that it ended by itself."""
 
     def __init__(self, child: asyncio.subprocess.Process, name: str, ration: Ration) -> None:
         self._child = child
@@ -81,42 +81,42 @@ class ServerProgram:
 
     @property
     def last_words(self) -> str:
-        """The end of what it wrote to standard error: nothing hidden in it, and no frames of a stack."""
+        """The end of its standard error, without hidden characters and stack frames."""
         said = bytes(self._errors).decode("utf-8", "replace").splitlines()
         return spelled("\n".join(line for line in said if not line.startswith(_FRAMES))).strip()
 
     async def hear_out(self) -> None:
-        """At the end of its output: why it ended stands on standard error, which is read a moment later."""
+        """At the end of its output, wait a moment for standard error, which has the reason."""
         if self.failure is None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_said.wait(), _GRACE)
         self.fail("ended")
 
     async def read_errors(self) -> None:
-        """Standard error: its end is kept for the person who looks why it failed (S2)."""
+        """Read standard error, and keep its end for the report of a failure (S2)."""
         assert self._child.stderr is not None
         total = 0
         while self.failure is None and (chunk := await self._child.stderr.read(_CHUNK)):
             total += len(chunk)
             self._errors = (self._errors + chunk)[-MAX_ERRORS:]
             if total > MAX_ERRORS_IN_ALL:
-                self.fail("wrote to its standard error without end")
+                self.fail(f"wrote more than {MAX_ERRORS_IN_ALL} bytes to its standard error")
             await asyncio.sleep(0)
         self._all_said.set()
 
     def fail(self, what: str) -> None:
-        """End the program, for the first reason that there is."""
+        """Kill the program; the first reason is kept."""
         if self.failure is None and not self._stopping:
             self.failure = Problem("server_failed", f"The MCP server {self._name} {what}.", server=self._name)
         self.kill()
 
     def kill(self) -> None:
-        """End the whole tree: the group, and descendants that left it (S1)."""
+        """Kill the whole tree: the process group, and descendants that left it (S1)."""
         if self._child.returncode is None:
             kill_tree(self._child.pid)
 
     async def stop(self) -> None:
-        """Close its input, give it a moment, then end it and wait for the end."""
+        """Close its input, give it a moment to end, then kill it and wait."""
         assert self._child.stdin is not None
         self._stopping = True
         self._child.stdin.close()
@@ -126,7 +126,7 @@ class ServerProgram:
         await self._child.wait()
 
     async def drain(self) -> None:
-        """Read what is left in its pipes, so that they close. A survivor that holds one open gets a moment."""
+        """Read the rest of its pipes, so that they close. A descendant that keeps one open gets a moment."""
         assert self._child.stdout is not None and self._child.stderr is not None
         for pipe in (self._child.stdout, self._child.stderr):
             with contextlib.suppress(TimeoutError):
@@ -136,7 +136,7 @@ class ServerProgram:
 
 
 class ProgramOutput:
-    """What a program says, as a client session reads it (`mcp`'s ReadStream): from the pipe, no task stands between."""
+    """A program's messages for a client session (`mcp`'s ReadStream), read directly from the pipe without a task."""
 
     def __init__(self, program: ServerProgram) -> None:
         self._program = program
@@ -145,9 +145,9 @@ class ProgramOutput:
         self._noise = 0
 
     async def receive(self) -> Incoming:
-        """The next message, until the program ends or passes a limit (S2)."""
+        """Return the next message; raise EndOfStream when the program ends or exceeds a limit (S2)."""
         if self._lines:
-            await asyncio.sleep(0)  # many lines in one read are many steps (S3)
+            await asyncio.sleep(0)  # each of many lines in one read is its own step (S3)
         while self._program.failure is None:
             if not self._lines:
                 if not await self._read():
@@ -158,7 +158,7 @@ class ProgramOutput:
         raise anyio.EndOfStream
 
     async def _read(self) -> bool:
-        """Read on; False at the end. A line that is too long ends the program before it is whole."""
+        """Read more; return False at the end. A line that is too long ends the program before it is complete."""
         chunk = await self._program.output.read(_CHUNK)
         first, *rest = chunk.split(b"\n")
         self._begun += first
@@ -177,10 +177,10 @@ class ProgramOutput:
         except ValueError:
             self._noise += 1
             if self._noise > MAX_NOISE:
-                self._program.fail(f"wrote more than {MAX_NOISE} lines that are no messages")
+                self._program.fail(f"wrote more than {MAX_NOISE} lines that are not messages")
             return None
         if isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification) and not self._program.ration.take():
-            self._program.fail("sent more than it was asked for")
+            self._program.fail("sent too many unsolicited messages")
             return None
         return message
 
@@ -194,7 +194,7 @@ class ProgramOutput:
             raise StopAsyncIteration from None
 
     async def aclose(self) -> None:
-        """The pipe closes when the program has ended."""
+        """Do nothing: the pipe closes when the program has ended."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -204,21 +204,21 @@ class ProgramOutput:
 
 
 class ProgramInput:
-    """Where a client session writes what the host says (`mcp`'s WriteStream): one line a message, into the pipe."""
+    """Writes the host's messages of a client session (`mcp`'s WriteStream) into the pipe, one line each."""
 
     def __init__(self, stdin: asyncio.StreamWriter) -> None:
         self._stdin = stdin
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write a message; a program that does not read is noticed by who waits for its answer."""
+        """Write a message; if the program does not read it, the wait for its answer times out."""
         if self._stdin.is_closing():
             raise anyio.ClosedResourceError
         self._stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-        with contextlib.suppress(OSError):  # it has ended: the end of its output tells why
+        with contextlib.suppress(OSError):  # it has ended: the end of its output gives the reason
             await self._stdin.drain()
 
     async def aclose(self) -> None:
-        """The pipe closes when the program is stopped."""
+        """Do nothing: the pipe closes when the program is stopped."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -232,7 +232,7 @@ Streams = tuple[ProgramOutput, ProgramInput]
 
 @asynccontextmanager
 async def stdio_streams(program: ServerProgram) -> AsyncIterator[Streams]:
-    """The two streams that a client session reads and writes. The program ends with the block."""
+    """Open the two streams of a client session. The program ends with the block."""
     errors = asyncio.ensure_future(program.read_errors())
     try:
         yield ProgramOutput(program), ProgramInput(program.input)

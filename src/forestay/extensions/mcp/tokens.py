@@ -1,8 +1,8 @@
-"""What signing in at a server left behind, encrypted on disk: tokens, and the client that was registered for them.
+"""Stores the results of signing in at a server, encrypted on disk: tokens, and the client registered for them.
 
-T1  Without the key in the data folder nothing of it can be read. What belongs to one server opens for no other.
-T2  A file that does not open counts as none: the person is asked again.
-T3  A host without a data folder keeps it in memory.
+T1  They cannot be read without the key in the data folder. A file of one server cannot be decrypted for another.
+T2  A file that cannot be decrypted counts as missing: the person is asked again.
+T3  A host without a data folder keeps them in memory.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _NONCE = 12
 
 
 class Tokens(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything that a later start needs to go on as the same person."""
+    """Everything that a later start needs to continue as the same person."""
 
     token: dict[str, Any] | None = None
     expires_at: float | None = None
-    """When the access token ends, in seconds since 1970."""
+    """When the access token expires, in seconds since 1970."""
     client: dict[str, Any] | None = None
     authorization_server: dict[str, Any] | None = None
-    """What the authorization server says about itself: a refresh goes where the token came from."""
+    """The authorization server's metadata: a refresh goes to the server that issued the token."""
     resource: dict[str, Any] | None = None
-    """What the server says about itself as a protected resource."""
+    """The server's metadata as a protected resource."""
 
 
 class TokenFiles:
@@ -47,8 +47,8 @@ class TokenFiles:
         self._unwritten: dict[str, Tokens] = {}
 
     def read(self, config: ServerConfig) -> Tokens:
-        """What is kept for this server as it is configured; nothing when nobody signed in."""
-        from cryptography.exceptions import InvalidTag  # a large package, for those who sign in
+        """Return the tokens of this server in its current configuration; empty when nobody signed in."""
+        from cryptography.exceptions import InvalidTag  # a large package, loaded only for a sign-in
 
         name = self._name(config)
         if self._data is None:
@@ -70,7 +70,7 @@ class TokenFiles:
         write_file(self._data / FOLDER / name, nonce + sealed)
 
     def forget(self, config: ServerConfig) -> None:
-        """Nobody is signed in at this server any more."""
+        """Delete the tokens of this server."""
         name = self._name(config)
         self._unwritten.pop(name, None)
         if self._data is not None:
@@ -82,6 +82,6 @@ class TokenFiles:
     def _cipher(self) -> AESGCM:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        assert self._data is not None, "what is in memory is not encrypted"
+        assert self._data is not None, "tokens in memory are not encrypted"
         self._data.mkdir(parents=True, exist_ok=True)
         return AESGCM(derive(kept_secret(self._data / KEY, self._randomness), "mcp-tokens"))

@@ -1,4 +1,4 @@
-"""How the tools of MCP servers are named: `mcp__server__tool` to a model, `server/tool` to a grant (P14)."""
+"""The names of MCP tools: `mcp__server__tool` for a model, `server/tool` for a grant (P14)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LETTERS = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def tool_name(server: str, tool: str) -> str:
-    """`mcp__server__tool` in the letters and the length that every model takes."""
+    """Return `mcp__server__tool`, with only letters and a length that every model accepts."""
     name = f"mcp__{server}__{_LETTERS.sub('_', tool)}"
     if len(name) <= MAX_NAME:
         return name
@@ -18,6 +18,6 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def resource(name: str) -> str | None:
-    """What a grant names of an MCP tool: `server/tool`; None for other tools."""
+    """Return a grant's name for an MCP tool, `server/tool`; None for other tools."""
     server, separator, tool = name.removeprefix("mcp__").partition("__")
     return f"{server}/{tool}" if name.startswith("mcp__") and separator and server and tool else None

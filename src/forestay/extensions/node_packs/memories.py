@@ -1,7 +1,7 @@
-"""The memories of node packs: reserved as the engine asks, grown within a cap, and a growth that was refused is known.
+"""The memories of node packs: they grow up to a cap, and the host knows when it refused a growth.
 
-wasmtime's own limit makes `memory.grow` give -1, and nobody learns that the trap behind it was for want of memory. So
-the host makes these memories itself. A module runs on one thread: what was refused is noted for that thread.
+With wasmtime's own limit, `memory.grow` returns -1, and nothing tells that lack of memory caused the later trap. So
+the host makes these memories itself. A module runs on one thread; a refusal is noted for that thread.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _here = threading.local()
 
 
 def begin(cap: int) -> None:
-    """What this thread enters next may have `cap` bytes in each memory."""
+    """Set the cap for each memory of the next call on this thread, in bytes."""
     _here.cap, _here.refused = cap, None
 
 
 def refused() -> int | None:
-    """The size that was asked for beyond the cap, since `begin`."""
+    """Return the size that was refused since `begin`, if any."""
     found: int | None = getattr(_here, "refused", None)
     return found
 
 
 class _Memory:
-    """One linear memory: reserved whole, usable as far as it has grown."""
+    """One linear memory: all its addresses are reserved, and usable up to its current size."""
 
     def __init__(self, size: int, reserved: int, guard: int) -> None:
         self.size = size
@@ -58,7 +58,7 @@ class _Memory:
 
 
 class Memories:
-    """Makes the memories of one engine. Keep it as long as the engine: it holds what the engine calls."""
+    """Makes the memories of one engine. Keep it as long as the engine: it owns the callbacks."""
 
     def __init__(self, config: wasmtime.Config) -> None:
         self._made: dict[int, _Memory] = {}
@@ -102,7 +102,7 @@ class Memories:
 
     def _refuse(self, size: int) -> int:
         _here.refused = size
-        return _error("The memory would pass its cap.")
+        return _error("The memory would exceed its cap.")
 
     def _closed(self, number: int) -> None:
         self._made.pop(number).close()

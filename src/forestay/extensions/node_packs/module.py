@@ -1,9 +1,9 @@
-"""A node pack's module (OpenWOP RFC 0008): asked what it offers, and invoked, each time in an instance of its own.
+"""A node pack's module (OpenWOP RFC 0008): lists its nodes and invokes them, each time in a new instance.
 
-W1  The module reaches the functions of the namespace `openwop` and nothing else; another import refuses the pack.
-W2  An invocation has a cap of memory and of time. What passes one is a `Breach`, and the instance is gone (§K).
-W3  The same request and the same answers of its host give the same response (§G).
-W4  What comes out of the module is read within bounds; nothing that it does raises anything but what stands here.
+W1  The module can call only the functions of the namespace `openwop`; a pack with any other import is refused.
+W2  An invocation has a cap of memory and of time. Exceeding a cap is a `Breach`, and the instance is gone (§K).
+W3  The same request and the same host answers give the same response (§G).
+W4  The module's output is read within limits; whatever it does, it raises only the exceptions of this file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NEEDED = ("abi_version", "pack_name", "node_count", "node_id_at", "alloc", "fre
 
 
 class Breach(Exception):
-    """A cap that an invocation passed: `wasm-memory` (bytes) or `wasm-execution-time` (milliseconds)."""
+    """An invocation exceeded a cap: `wasm-memory` (bytes) or `wasm-execution-time` (milliseconds)."""
 
     def __init__(self, kind: str, limit: int, observed: int) -> None:
         super().__init__(kind)
@@ -42,11 +42,11 @@ class Breach(Exception):
 
 
 class Broken(Exception):
-    """The module trapped, or said something that the ABI does not know."""
+    """The module trapped, or broke the ABI."""
 
 
 class Unanswered(Exception):
-    """The module asks a person, and there is no answer yet."""
+    """The module asks a person, and the answer is not there yet."""
 
     def __init__(self, payload: Any) -> None:
         super().__init__("asked")
@@ -54,12 +54,12 @@ class Unanswered(Exception):
 
 
 class PackHost(Protocol):
-    """What a module asks of its host while it is invoked. None and a status other than 0 are answers too."""
+    """The host functions for a module during an invocation. None and a status other than 0 are answers too."""
 
     def read(self, channel: bool, name: str) -> bytes | None: ...
     def write(self, channel: bool, name: str, value: bytes) -> int: ...
     def interrupt(self, payload: bytes) -> bytes:
-        """The answer to a question; `Unanswered` when there is none yet."""
+        """Return the answer to a question; raise `Unanswered` when it is not there yet."""
 
     def log(self, level: int, text: str) -> None: ...
     def now_ms(self) -> int: ...
@@ -67,7 +67,7 @@ class PackHost(Protocol):
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """What a module says that it has."""
+    """The name of a module's pack, and its node types."""
 
     pack: str
     nodes: tuple[str, ...]
@@ -87,7 +87,7 @@ def _engine() -> _Engine:
 
 
 class PackModule:
-    """The module of one pack, compiled; `memory` bytes and `seconds` are the caps of an invocation (W2)."""
+    """The compiled module of one pack; `memory` (bytes) and `seconds` are the caps of an invocation (W2)."""
 
     def __init__(self, data: bytes, *, memory: int, seconds: float, kept: KeptBytecode | None = None) -> None:
         self._memory, self._seconds = memory, seconds
@@ -100,7 +100,7 @@ class PackModule:
                 raise Broken(f"It imports {item.module}.{item.name}, which is not part of the ABI.")
 
     def offered(self) -> Offered:
-        """Its name and its node types; a Problem when it is made for another ABI (§H)."""
+        """Return its name and its node types; raise a Problem when it is made for another ABI (§H)."""
 
         def ask(call: _Invocation) -> Offered:
             version = call.number("abi_version")
@@ -117,7 +117,7 @@ class PackModule:
         return found
 
     def invoke(self, index: int, request: bytes, host: PackHost) -> bytes:
-        """The response to a request, as it was written. Blocks; call it on a thread."""
+        """Return the module's response to a request, unparsed. Blocks; call it on a thread."""
 
         def ask(call: _Invocation) -> bytes:
             at = call.put(request)
@@ -151,7 +151,7 @@ class PackModule:
 
 
 class _Invocation:
-    """A running instance, seen from outside or (with a caller as `store`) from one of its own calls."""
+    """A running instance, used from outside or (with a caller as `store`) inside a host function that it calls."""
 
     def __init__(self, store: Any, exports: Any) -> None:
         self.store = store
@@ -167,7 +167,7 @@ class _Invocation:
         return self.take(self.function(name)(self.store, *arguments), MAX_TEXT).decode()
 
     def take(self, pair: Any, most: int) -> bytes:
-        """The bytes that a pair means (two words, or one packed), given back to the module afterwards (§E)."""
+        """Read the bytes of an (address, size) pair, packed or not; then free them in the module (§E)."""
         at, size = (pair & _WORD, pair >> 32 & _WORD) if isinstance(pair, int) else (pair[0] & _WORD, pair[1] & _WORD)
         found = self.read(at, size, most)
         if size:
@@ -177,21 +177,21 @@ class _Invocation:
     def read(self, at: int, size: int, most: int) -> bytes:
         at, size, memory = at & _WORD, size & _WORD, self._exports["memory"]
         if size > most or at + size > memory.data_len(self.store):
-            raise IndexError("It points outside its memory, or says too much at once.")
+            raise IndexError("It points outside its memory, or exceeds a size limit.")
         return bytes(memory.read(self.store, at, at + size))
 
     def put(self, data: bytes) -> int:
-        """Where the module finds `data`, in memory that it gave."""
+        """Copy `data` into memory that the module allocates; return its address."""
         at = int(self.function("alloc")(self.store, len(data))) & _WORD
         memory = self._exports["memory"]
         if at + len(data) > memory.data_len(self.store):
-            raise IndexError("It gives memory that it does not have.")
+            raise IndexError("It allocated memory outside its memory.")
         memory.write(self.store, data, at)
         return at
 
 
 class _Silent:
-    """A host that only knows that it is being asked: a module that is looked at has no run."""
+    """The host of a module that only lists its nodes, outside any run."""
 
     def read(self, channel: bool, name: str) -> bytes | None:
         return None
@@ -213,7 +213,7 @@ class _Silent:
 
 
 def kept_code(data: Path | None) -> KeptBytecode | None:
-    """Where the host whose data folder this is keeps machine code, under its seal."""
+    """Return the cache of machine code of a host's data folder, under its seal."""
     cache = default_cache(data)
     return None if cache is None else KeptBytecode(cache.folder / "components", cache.seal, lambda _what, _file: None)
 
@@ -229,7 +229,7 @@ def _compiled(data: bytes, kept: KeptBytecode | None) -> bytes:
 
 
 class _Given:
-    """The host's functions as a module calls them: names and values are pointers into its memory."""
+    """The host functions for a module: names and values are pointers into its memory."""
 
     def __init__(self, host: PackHost) -> None:
         self._host = host
@@ -257,7 +257,7 @@ class _Given:
 
     def random(self, call: _Invocation, at: int, size: int) -> None:
         size &= _WORD
-        call.read(at, size, MAX_RESPONSE)  # a place that it has
+        call.read(at, size, MAX_RESPONSE)  # checks that the range is in its memory
         call._exports["memory"].write(call.store, self._host.random(size), at & _WORD)
 
     def _text(self, call: _Invocation, at: int, size: int) -> str:
@@ -282,14 +282,14 @@ _IMPORTS = {
 def _linked(engine: wasmtime.Engine, module: wasmtime.Module, host: PackHost) -> wasmtime.Linker:
     linker, given = wasmtime.Linker(engine), _Given(host)
     for item in module.imports:
-        assert isinstance(item.type, wasmtime.FuncType) and item.name is not None, "the pack was refused otherwise"
+        assert isinstance(item.type, wasmtime.FuncType) and item.name is not None, "else the pack is refused"
         answers = _answering(getattr(given, _IMPORTS[item.name]), packed=item.type.results == [_I64])
         linker.define_func(_SPACE, item.name, item.type, answers, access_caller=True)
     return linker
 
 
 def _answering(function: Callable[..., Any], *, packed: bool) -> Callable[..., Any]:
-    """A function of the host for the engine: bytes become memory of the module, as the import's type wants them."""
+    """Wrap a host function for the engine: it copies result bytes into the module, in the form of the import's type."""
 
     def answer(caller: Any, *arguments: int) -> Any:
         call = _Invocation(caller, caller)

@@ -221,13 +221,13 @@ def _check_side_by_side(tx: Database, old: Sequence[Projection]) -> None:
     """Refuse to change tables while processes live that would not keep them as they will be."""
     known = dict(tx.execute("SELECT name, version FROM projections").fetchall())
     broken = [item.name for item in old if known.get(item.name, 0) < folds.oldest(item)]
-    living = [name for (name,) in tx.execute("SELECT name FROM workers WHERE until >= clock_timestamp()").fetchall()]
+    living = tx.execute("SELECT name FROM workers WHERE until >= clock_timestamp() ORDER BY name").fetchall()
     if broken and living:
         raise Problem(
             "state_conflict",
             "This version keeps other tables than the processes that have the ledger open.",
             tables=broken,
-            workers=living,
+            workers=[name for (name,) in living],
             fix="Stop them, run `forestay migrate`, then start them again with this version.",
         )
 

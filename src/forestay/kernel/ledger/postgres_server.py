@@ -127,7 +127,7 @@ class PgServer:
         except psycopg.Error as error:
             raise as_problem(error) from error
         changed = [item.name for item in projections if known.get(item.name, 0) < item.version]
-        return Lacking(version, len(_migrations()), changed, [name for (name,) in living])
+        return Lacking(version, len(_migrations()), changed, sorted(name for (name,) in living))
 
     def connect(self, *, autocommit: bool = True) -> Connection:
         """A connection that works in the ledger's schema."""
@@ -249,7 +249,7 @@ def _check_living(connection: Connection, since: int) -> None:
         raise Problem(
             "state_conflict",
             "Processes that have the ledger open are too old for this version's schema.",
-            workers=[name for (name,) in found],
+            workers=sorted(name for (name,) in found),
             fix="Stop them, or upgrade by one version at a time.",
         )
 
@@ -261,7 +261,7 @@ def check_archives_known(tx: Database) -> None:
         raise Problem(
             "state_conflict",
             "Processes that have the ledger open are too old to read archives.",
-            workers=[name for (name,) in old],
+            workers=sorted(name for (name,) in old),
             fix="Upgrade them; what is due is sealed then.",
         )
     tx.execute("UPDATE migrations SET since = ? WHERE number >= ? AND since < ?", (_WITH_ARCHIVES,) * 3)

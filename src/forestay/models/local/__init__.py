@@ -1,10 +1,10 @@
 """`local`: a small deterministic extractive model, so that a newcomer's first run works without a network.
 
-It does not reason. It quotes the sentence of the context that shares the most telling words with the question and names
-its source, or it calls the tool whose description fits and repeats what the tool returned; and it says so.
+It does not reason. It quotes the sentence of the context that shares the most important words with the question and
+names its source. Or it calls the tool whose description fits and repeats the tool's result. Its answer says so.
 
 L1  The same messages give the same answer.
-L2  What stands between quotation marks stands so in the context.
+L2  Text between quotation marks is a literal quote from the context.
 L3  It calls a tool at most once for a question, so every conversation ends.
 """
 
@@ -26,7 +26,7 @@ class Local:
     def stream(
         self, messages: Sequence[Message], *, tools: Sequence[ToolSpec] = (), params: Params = DEFAULT_PARAMS
     ) -> Deltas:
-        from forestay.models.local.answer import answer  # its word lists are for those who ask
+        from forestay.models.local.answer import answer  # loads its word lists only when it is used
 
         return answer(messages, tools, params)
 
@@ -34,4 +34,4 @@ class Local:
         return len(tokens_of(text))
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

@@ -1,4 +1,4 @@
-"""What the local model says: the tool that fits, or the sentence of the context that answers."""
+"""The local model's answer: a call of the tool that fits, or the sentence of the context that answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def answer(messages: Sequence[Message], tools: Sequence[ToolSpec], params:
 
 
 def _situation(messages: Sequence[Message]) -> tuple[str, list[Sentence], list[tuple[str, str]]]:
-    """The question, the sentences that may answer it, and the tools that were called for it with their results."""
+    """Return the question, the sentences that may answer it, and the tools called for it with their results."""
     asked = max((at for at, message in enumerate(messages) if message.role == "user"), default=-1)
     if asked < 0:
         return "", [], []
@@ -56,7 +56,7 @@ def _situation(messages: Sequence[Message]) -> tuple[str, list[Sentence], list[t
 
 
 def _question(content: str) -> tuple[str, str]:
-    """The last paragraph that asks something, else the last one; and everything around it."""
+    """Return the last paragraph that asks something, else the last one; and the text around it."""
     paragraphs = [paragraph for paragraph in re.split(r"\n\s*\n", content) if paragraph.strip()]
     if not paragraphs:
         return "", ""
@@ -74,7 +74,7 @@ def _say(question: str, context: list[Sentence], done: list[tuple[str, str]]) ->
 
 
 def _shortened(question: str, result: str) -> str:
-    """A result as it is, or its most fitting sentence when it is long."""
+    """Return a result unchanged, or its most fitting sentence when it is long."""
     if len(result) <= _LONGEST_RESULT:
         return result
     found = best(question, sentences(result))
@@ -87,6 +87,6 @@ def _until(text: str, stops: Sequence[str]) -> str:
 
 
 def _begun(messages: Sequence[Message], text: str) -> str:
-    """The part of the answer that the conversation already ends with, so that a cut answer is continued."""
+    """Return the beginning of the answer that the conversation already ends with, to continue a cut answer."""
     last = messages[-1] if messages else None
     return last.content if last and last.role == "assistant" and text.startswith(last.content) else ""

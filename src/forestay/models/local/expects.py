@@ -1,7 +1,7 @@
-"""What kind of answer a question wants, and whether a sentence holds one: a time, an amount, a measure, a place, a
-person.
+"""Recognizes the kind of answer that a question wants (a time, an amount, a measure, a place, a person), and whether a
+sentence has one.
 
-Only English words of asking are known; any other question wants nothing in particular.
+It knows only English question words; any other question wants no particular kind.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNITS = "seconds?|minutes?|hours?|days?|weeks?|months?|years?|decades?|century|
 _ORDER = "daily|weekly|monthly|yearly|hourly|always|never|soon|now|once|ago|every"
 _HOURS = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 _NO_HOUR = r"(?!\s*(?:%|percent|knots?|degrees?|met(?:re|er)s?|km|miles?|feet|euros?|dollars?|points?|places?|people))"
-_BESIDE = "before|after|until|till|since|during|while"  # a time when something follows that the question does not say
+_BESIDE = "before|after|until|till|since|during|while"  # a time if a word follows that the question does not have
 _TIME = re.compile(
     rf"\b(?:1[0-9]\d\d|20\d\d)\b|\b\d{{1,2}}[:.]\d\d\b|\b\d{{1,2}} ?(?:am|pm|o'clock)\b|\b\d{{4}}-\d\d-\d\d\b"
     rf"|\b(?:at|by|around|past|until|till)\s+(?:{_HOURS}|\d{{1,2}})\b{_NO_HOUR}|\b(?:{_HOURS}) o'clock\b"
@@ -73,29 +73,29 @@ _MEASURES = {
     "old": r"years?|months?|days?|old",
     **dict.fromkeys(("hot", "cold"), "degrees?|celsius|fahrenheit"),
 }
-"""What is measured in what: a figure of another kind answers nothing."""
+"""The units of each measure: a figure with another unit is no answer."""
 _MEASURED = re.compile(rf"\bhow ({'|'.join(_MEASURES)})\b", re.IGNORECASE)
 _ADJECTIVE = re.compile(r"\d\s+\w+\s+(long|high|tall|deep|wide|old)\b", re.IGNORECASE)
 _ALIKE = {"tall": "high"}
-# A question of this kind is not answered by a sentence that holds nothing of the kind.
+# A sentence without the kind does not answer a question of these kinds.
 _NEEDED: frozenset[Kind] = frozenset({"time", "amount", "span", "place", "person"})
 
 
 def kind_of(question: str) -> Kind | None:
-    """What the question asks for: the first word of asking in it decides."""
+    """Return the kind that the question asks for: its first question word decides."""
     found = [(match.start(), kind) for kind, asks in _ASKS if (match := asks.search(question))]
     return min(found)[1] if found else None
 
 
 def without_asking(question: str) -> str:
-    """The question without the words of asking for a kind: `how much`, `which day`."""
+    """Return the question without its question words: `how much`, `which day`."""
     for _, asks in _ASKS:
         question = asks.sub(" ", question)
     return question
 
 
 def holds(kind: Kind, sentence: str, question: str) -> bool:
-    """Whether the sentence holds an answer of this kind that the question does not say itself."""
+    """Whether the sentence has an answer of this kind that the question does not already contain."""
     if kind == "person":
         return _names_somebody(sentence, question)
     if kind == "place":
@@ -123,7 +123,7 @@ def _measures(sentence: str, question: str) -> bool:
 
 
 def _names_somebody(sentence: str, question: str) -> bool:
-    """Whether the sentence has a name, or says before what is asked about who it was: `Only members may vote`."""
+    """Whether the sentence has a name, or names somebody before the words of the question: `Only members may vote`."""
     said = content_words(question)
     first = sentence.split(" ", 1)[0]
     names = (name for name in _NAME.findall(sentence) if name != first and not _DATES.fullmatch(name))

@@ -1,4 +1,4 @@
-"""Finding the sentence that answers a question, and where it stands."""
+"""Finds the sentence that answers a question, and its source."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MARK = re.compile(
 # A line that only opens or closes a part of the context: `[DISCOVERIES]`, `[/SOURCE_PASSAGE]`, `</document>`.
 _FRAME = re.compile(r"^(?:\[/?[A-Z][A-Z_ ]*\]|</\w+>)$")
 _TRAILING = re.compile(r"\s*[\[(](?:source|from|file)\s*[:=]\s*(?P<name>[^\])]+)[\])]\s*$", re.IGNORECASE)
-# Where a sentence ends. A run of marks is looked at once, from its beginning: long runs must not cost their square.
+# The end of a sentence. A run of marks is matched once, from its beginning, so that long runs take linear time.
 _END = re.compile(
     r"""(?x) (?<![.!?。！？]) (?: [.!?]*+ [。！？] [.!?。！？]*+ ["')\]”]*+ | [.!?]++ ["')\]”]*+ (?=\s|$) )"""
 )
 _LONGEST_MARK = 400
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
-# A sentence that opens with one of these goes on about what the sentence before it is about.
+# A sentence that opens with one of these continues the subject of the sentence before it.
 _GOES_ON = re.compile(
     r"""^["'“(]*(?:and |but |then |so )?(?:she|he|it|they|her|his|its|their|this|these|those)\b""", re.IGNORECASE
 )
@@ -36,21 +36,21 @@ _GENERAL = re.compile(r"\b(?:what|which|whose)\s+(\w+)", re.IGNORECASE)
 _LIGHT = content_words("have take make get need do happen mean work find long last say give go come there called name")
 _PLAIN = re.compile(r"\w+")
 _LONGEST_SUBJECT = 3
-_CARRIED = 0.8  # what a word of the sentence before counts
+_CARRIED = 0.8  # the weight of a word from the sentence before
 _LEAST_COVERAGE = 0.55
-_FEW = 2  # of so few words none may be missing
-_FITS = 1.25  # a sentence that holds what the question asks for, where that is not required
+_FEW = 2  # up to this number of words, none may be missing
+_FITS = 1.25  # the factor for a sentence with the kind that the question asks for
 
 
 class Sentence(msgspec.Struct, frozen=True):
-    """A piece of the context, verbatim, and the name of what it was taken from."""
+    """A piece of the context, verbatim, and the name of its source."""
 
     text: str
     source: str | None
 
 
 def sentences(context: str, source: str | None = None) -> list[Sentence]:
-    """The sentences of `context`, each under the last source that a line named."""
+    """Return the sentences of `context`, each with the last source that a line before it named."""
     found: list[Sentence] = []
     for line in context.splitlines():
         body, here = line.strip(), source
@@ -68,7 +68,7 @@ def sentences(context: str, source: str | None = None) -> list[Sentence]:
 
 
 def _split(text: str) -> list[str]:
-    """The sentences of one line."""
+    """Return the sentences of one line."""
     ends = [match.end() for match in _END.finditer(text)]
     starts = [0, *ends]
     parts = (text[start:end].strip() for start, end in zip(starts, [*ends, len(text)], strict=True))
@@ -76,8 +76,8 @@ def _split(text: str) -> list[str]:
 
 
 def best(question: str, candidates: Iterable[Sentence]) -> Sentence | None:
-    """The sentence that answers the question: it shares the most telling words and holds the kind of thing that is
-    asked for. None when no sentence does."""
+    """Return the sentence that answers the question: it shares the most important words and has the kind of answer that
+    is asked for. None when no sentence does."""
     asked = asking_part(question)
     wanted, kind, names = content_words(without_asking(asked)), kind_of(asked), _names(asked)
     pool = _readings(candidates)
@@ -87,7 +87,7 @@ def best(question: str, candidates: Iterable[Sentence]) -> Sentence | None:
     weight = {word: math.log(1 + (len(pool) + 1) / (1 + frequency[word])) for word in wanted}
     whole = sum(weight.values())
     if asked.endswith("?") and any(word.isascii() and not frequency[word] for word in wanted - asked_for(asked)):
-        return None  # the text knows nothing of it
+        return None  # the text has nothing about it
     top: tuple[float, Sentence] | None = None
     for sentence, own, carried in pool:
         shared = sum(weight[word] for word in own & wanted)
@@ -99,34 +99,34 @@ def best(question: str, candidates: Iterable[Sentence]) -> Sentence | None:
         fits = kind is None or holds(kind, sentence.text, asked)
         if not fits and needed(kind):
             continue
-        score = shared / (1 + 0.02 * len(own))  # between equals the shorter one says it better
+        score = shared / (1 + 0.02 * len(own))  # of equals, prefer the shorter one
         if kind is not None and fits:
             score *= _FITS
         if sentence.text.endswith("?"):
-            score *= 0.5  # a question seldom answers one
+            score *= 0.5  # a question seldom answers a question
         if top is None or score > top[0]:
             top = (score, sentence)
     return top[1] if top else None
 
 
 def asking_part(question: str) -> str:
-    """The sentence that asks, where a text also says what to do; else the whole text."""
+    """Return the last sentence that asks, else the whole text."""
     asking = [part for part in _split(question) if part.endswith(("?", "？"))]
     return asking[-1] if asking else question
 
 
 def asked_for(question: str) -> frozenset[str]:
-    """The words that an answer need not repeat: what a thing is called in general, and verbs that say little."""
+    """Return the words that an answer need not repeat: general nouns after `which`, and verbs that say little."""
     return content_words(" ".join(_GENERAL.findall(question))) | _LIGHT
 
 
 def _names(question: str) -> frozenset[str]:
-    """The words that the question writes as names: what is said of another one answers nothing."""
+    """Return the words that the question writes as names: a sentence about another name is no answer."""
     return content_words(" ".join(_NAME.findall(question)))
 
 
 class _Reading(NamedTuple):
-    """A sentence, its own words, and the subject of what it goes on about."""
+    """A sentence, its own words, and the subject that it continues from the sentences before it."""
 
     sentence: Sentence
     own: frozenset[str]
@@ -144,7 +144,7 @@ def _readings(candidates: Iterable[Sentence]) -> list[_Reading]:
 
 
 def _subject(text: str) -> frozenset[str]:
-    """What a sentence seems to be about: its first words that carry meaning, a name whole and alone."""
+    """Return a sentence's likely subject: its first words with meaning; a name is taken whole and alone."""
     found: list[str] = []
     for word in _PLAIN.findall(text):
         if not content_words(word):

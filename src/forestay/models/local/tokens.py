@@ -1,4 +1,4 @@
-"""The tokens of the local model: a word or a mark, with the white space before it."""
+"""The tokens of the local model: words and marks, each with the white space before it."""
 
 from __future__ import annotations
 

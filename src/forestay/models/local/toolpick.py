@@ -1,4 +1,4 @@
-"""Choosing a tool by its description, and its arguments from the words of the question."""
+"""Chooses a tool by its description, and its arguments from the words of the question."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _LONGEST_QUESTION = 2_000
 
 
 def pick(question: str, tools: Sequence[ToolSpec], called: Collection[str]) -> tuple[ToolSpec, dict[str, Any]] | None:
-    """The tool that the question speaks of and its arguments; None when none fits or an argument stays unknown.
+    """Return the tool that fits the question, and its arguments; None when none fits or an argument is missing.
 
-    After a first call only a tool that the question names outright is called as well.
+    After a first call, it chooses another tool only when the question names it.
     """
     wanted = content_words(question)
     ranked = sorted(
@@ -47,7 +47,7 @@ def _score(wanted: frozenset[str], tool: ToolSpec) -> int:
 
 
 def fill(question: str, schema: dict[str, Any]) -> dict[str, Any] | None:
-    """Arguments for `schema` out of `question`; None when a required one cannot be found."""
+    """Find arguments for `schema` in `question`; None when a required one is missing."""
     properties: dict[str, Any] = schema.get("properties", {})
     required = set(schema.get("required", ()))
     pool = _Pool(question[:_LONGEST_QUESTION])
@@ -62,7 +62,7 @@ def fill(question: str, schema: dict[str, Any]) -> dict[str, Any] | None:
 
 
 class _Pool:
-    """What a question offers as values; each is given out once."""
+    """The values in a question; each is used once."""
 
     def __init__(self, question: str) -> None:
         self._question = question
@@ -125,5 +125,5 @@ class _Pool:
         beside = re.search(_AFTER_NAME.format(re.escape(name)), self._question, re.IGNORECASE)
         if beside:
             return str(beside[1])
-        # A required text that nothing points at is the question itself: right for queries, harmless for the rest.
+        # A required text without a value is the question itself: right for queries, harmless for the rest.
         return self._question if required else None

@@ -1,1 +1,1 @@
-"""Documents as people have them (PDF, DOCX, HTML) become text with headings, items and rows as Markdown writes them."""
+"""Converts documents (PDF, DOCX, HTML) to text with headings, items and rows in Markdown."""

@@ -1,7 +1,7 @@
 """The process that reads a document: its bytes on standard input, a `Converted` on standard output.
 
-What it reads was written by others, and the libraries that read it are large. So it runs apart: without files and
-without a network where the system can confine it, and everywhere with bounds on memory and processor time.
+The document comes from others, and the libraries that read it are large. So they run in their own process: without
+files and network where the system can confine it, and everywhere with limits on memory and processor time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _READERS = {"pdf": "pdf", "docx": "word", "html": "hypertext"}
 
 
 def confine(seconds: int) -> None:
-    """Bound addresses, processor time and open files; no file may be written."""
+    """Limit address space, processor time and open files; forbid writing files."""
     for kind, limit in (
         (resource.RLIMIT_AS, _MEMORY),
         (resource.RLIMIT_CPU, seconds),
@@ -33,7 +33,7 @@ def confine(seconds: int) -> None:
 
 
 def converted(kind: str, content: bytes, most: int) -> Converted:
-    """The text of a document, or the reason why there is none."""
+    """Return the text of a document, or the reason why it has none."""
     try:
         text = importlib.import_module(f"forestay.relay.documents.{_READERS[kind]}").text_of(content)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The text of a web page: what a reader sees of it, without scripts and styles."""
+"""Reads the text of a web page that a reader sees, without scripts and styles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCKS = frozenset(
 
 
 def text_of(content: bytes) -> str:
-    """The page as headings, paragraphs, items, rows and blocks of code, in their order."""
+    """Return the page as headings, paragraphs, items, rows and blocks of code, in their order."""
     page = _Page()
     page.feed(content.decode())
     page.close()
@@ -35,7 +35,7 @@ class _Page(MarkupReader):
         self._pre = 0
         self._level = 0  # of the heading that is being read
         self._item = False
-        self._tables: list[list[list[str]]] = []  # the rows of each table that is open, the innermost last
+        self._tables: list[list[list[str]]] = []  # the rows of each open table, the innermost last
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in _HIDDEN:
@@ -60,7 +60,7 @@ class _Page(MarkupReader):
             self._text.append(data if self._pre else data.replace("\n", " "))
 
     def flush(self) -> None:
-        """The text that was read becomes a part of the page, or of the cell that is open."""
+        """Add the collected text to the page, or to the open cell."""
         text, self._text = "".join(self._text), []
         if not text.strip():
             return
@@ -99,13 +99,13 @@ class _Page(MarkupReader):
             self._level = 0
         elif tag == "pre":
             self._pre = max(0, self._pre - 1)
-        elif tag in ("li", "dd", "ul", "ol", "dl"):  # the end of an item may be left out
+        elif tag in ("li", "dd", "ul", "ol", "dl"):  # HTML lets the end tag of an item be left out
             self._item = False
         elif tag == "table" and self._tables:
             self._end_table()
 
     def _end_table(self) -> None:
-        """A table in a cell of another one becomes a part of that cell."""
+        """Add the innermost table to the page, or to the cell of the table around it."""
         table = self._tables.pop()
         if self._tables:
             self._text.append(" ".join(cell for row in table for cell in row))

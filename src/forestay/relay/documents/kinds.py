@@ -1,4 +1,4 @@
-"""Which kind of document some bytes are, and what reading one of them answers."""
+"""Recognizes the kind of a document, and defines the result of reading one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HTML = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.I | re.S
 )
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.I)
-_LOOKED = 1024  # bytes at the beginning that say what the rest is
+_LOOKED = 1024  # bytes at the beginning that show the kind
 
 
 class Converted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -23,11 +23,11 @@ class Converted(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
     refused: str = ""
     fix: str = ""
-    package: str = ""  # that is not installed
+    package: str = ""  # a missing package
 
 
 class Unreadable(Exception):
-    """A document that cannot be read: why, and what its owner can do about it."""
+    """The document cannot be read: `why`, and `fix` says what its owner can do."""
 
     def __init__(self, why: str, fix: str) -> None:
         super().__init__(why)
@@ -35,7 +35,7 @@ class Unreadable(Exception):
 
 
 def document_kind(content: bytes, name: str) -> Kind | None:
-    """What the bytes of the file `name` are by their own marks; None where they are no document of these kinds."""
+    """Recognize the kind of the file `name` by its content; None for a file of another kind."""
     head = content[:_LOOKED]
     if b"%PDF-" in head:
         return "pdf"
@@ -47,6 +47,6 @@ def document_kind(content: bytes, name: str) -> Kind | None:
 
 
 def charset_of(content: bytes) -> str | None:
-    """The encoding that a page names for itself."""
+    """Return the encoding that a page declares."""
     found = _CHARSET.search(content[:_LOOKED])
     return found.group(1).decode("ascii") if found is not None else None

@@ -1,4 +1,4 @@
-"""Headings, items and rows as Markdown writes them: what reads a text for facts knows these."""
+"""Writes headings, items and rows in Markdown, which the relay's extraction understands."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def item(text: str) -> str:
 
 
 def rows(cells: Iterable[Sequence[str]]) -> str:
-    """A table; its first row is its head."""
+    """Return a table; its first row is the head."""
     lines = [f"| {' | '.join(map(line, row))} |" for row in cells if any(cell.strip() for cell in row)]
     return "\n".join([lines[0], "|---|", *lines[1:]]) if lines else ""
 
 
 def block(text: str) -> str:
-    """Lines that are kept as they are."""
+    """Return the lines unchanged in a fence."""
     fence = "~~~" if "```" in text else "```"
     return f"{fence}\n{text.strip(chr(10))}\n{fence}"

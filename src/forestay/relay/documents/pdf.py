@@ -1,4 +1,4 @@
-"""The text of a PDF, page by page."""
+"""Reads the text of a PDF, page by page."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pypdf.errors import PyPdfError
 
 from forestay.relay.documents.kinds import Unreadable
 
-# A word that was cut at the end of a line; a capital or a digit behind the hyphen belongs to a word that has one.
+# The cut in a word at the end of a line. Before a capital or a digit, the hyphen belongs to the word and stays.
 _CUT = re.compile(r"(?<=[a-zà-öø-ÿ])[-\u00ad]\n(?=[a-zà-öø-ÿ])")
 
 
 def text_of(content: bytes) -> str:
-    """Each page under a heading with its number: a fact then says on which page it stands."""
+    """Return each page under a heading with its number, so that a fact names its page."""
     try:
         reader = PdfReader(io.BytesIO(content))
         if reader.is_encrypted and not reader.decrypt(""):

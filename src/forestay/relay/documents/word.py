@@ -1,4 +1,4 @@
-"""The text of a Word document: headings, paragraphs, items and tables, in their order."""
+"""Reads the text of a Word document: headings, paragraphs, items and tables, in their order."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from docx.text.paragraph import Paragraph
 from forestay.relay.documents.kinds import Unreadable
 from forestay.relay.documents.markdown import heading, item, rows
 
-_UNPACKED = 200_000_000  # bytes that a document may have when it is unpacked
+_UNPACKED = 200_000_000  # bytes that a document may unpack to
 _DEPTH = 8  # tables in cells of tables
 
 
 def text_of(content: bytes) -> str:
-    """The body of the document; notes, comments, and what stands at the edge of every page are not in it."""
+    """Return the body of the document, without notes, comments, page headers and footers."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as package:
             size = sum(entry.file_size for entry in package.infolist())
@@ -59,13 +59,13 @@ def _cells(table: Table) -> Iterator[list[_Cell]]:
     for row in table.rows:
         cells: list[_Cell] = []
         for cell in row.cells:
-            if not cells or cells[-1]._tc is not cell._tc:  # a merged cell stands once
+            if not cells or cells[-1]._tc is not cell._tc:  # a merged cell counts once
                 cells.append(cell)
         yield cells
 
 
 def _cell_text(cell: _Cell, depth: int) -> str:
-    """What a cell holds, the tables in it too."""
+    """Return the text of a cell and of the tables in it."""
     found: list[str] = []
     for part in cell.iter_inner_content():
         if isinstance(part, Paragraph):

@@ -1,7 +1,7 @@
-// The only way between an extension and its host. Messages leave through one outbox, which the host empties after
-// each tick, and arrive through `deliver`; a synchronous call crosses at once. Envelopes are built by joining text
-// around values, so a planted `toJSON` or setter can change what an extension says about itself and nothing else.
-// (With `+`: this engine makes a template literal a call of String.prototype.concat, which anybody can replace.)
+// The only connection between an extension and its host. Messages leave through one outbox, which the host empties
+// after each tick, and arrive through `deliver`; a synchronous call crosses at once. Envelopes are built by joining
+// text around values, so a planted `toJSON` or setter can change only an extension's own values, not the envelope.
+// (With `+`: in this engine a template literal calls String.prototype.concat, which any code can replace.)
 
 import {
   PrimordialError, PrimordialPromise, PrimordialTypeError, append, apply, dateNow, defineProperty, isArray, json,
@@ -14,7 +14,7 @@ export interface HostCallOptions {
   timeoutMs?: number;
   signal?: AbortSignal;
   onChunk?: (chunk: any) => void;
-  // What the caller believes it needs; the host derives the capability itself and refuses a wrong claim.
+  // The caller's claim; the host derives the capability itself and refuses a wrong claim.
   capability?: string;
 }
 
@@ -100,7 +100,7 @@ export function onInbound(kind: string, handler: Inbound): void {
   handlers.set(kind, handler);
 }
 
-// Called by the host for one macrotask: [kind, id, payload]. What it put off with `nextTick` runs before any promise.
+// The host calls this for one macrotask: [kind, id, payload]. Its `nextTick` callbacks run before any promise.
 export function deliver(text: string): void {
   const message = jsonParse(text);
   const kind = message[0];
@@ -109,7 +109,7 @@ export function deliver(text: string): void {
   runTicks();
 }
 
-// `process.nextTick`: after the code that runs now, and after the microtasks when it is one of them that runs.
+// `process.nextTick`: runs after the current code; if that is a microtask, after all microtasks.
 let ticks: (() => void)[] = [];
 export function nextTick(run: () => void): void {
   append(ticks, run);
@@ -128,7 +128,7 @@ function runTicks(): boolean {
 export function answer(kind: string, id: number, payload: any): void {
   const handler = handlers.get(kind);
   if (handler === undefined) {
-    refuse(id, new PrimordialTypeError('nothing here answers ' + kind));
+    refuse(id, new PrimordialTypeError('the guest has no handler for ' + kind));
     return;
   }
   try {
@@ -140,7 +140,7 @@ export function answer(kind: string, id: number, payload: any): void {
   }
 }
 
-// A promise of this realm is taken as it is; anything else that has a `then` is first made into one.
+// A promise of this realm is used directly; any other object with a `then` is converted to a promise first.
 function settled(value: any, done: (found: any) => void, failed: (error: any) => void): void {
   try {
     then(value, done, failed);
@@ -149,8 +149,8 @@ function settled(value: any, done: (found: any) => void, failed: (error: any) =>
   }
 }
 
-// Called by the host after the microtasks have settled: everything said since the last time, as one JSON array. Empty
-// text says that there was something left to run, which may have left microtasks: settle those and ask again.
+// The host calls this after the microtasks have settled: returns all new messages as one JSON array. An empty text means
+// that callbacks have just run, which may have queued microtasks: the host settles those and calls again.
 export function collect(): string {
   if (runTicks()) return "";
   const text = outbox;
@@ -196,7 +196,7 @@ function settle(id: number, result: any): void {
   else entry.resolve(body);
 }
 
-// Runs the extension's own function; what it throws must not come out of a delivery.
+// Runs the extension's own function; its exceptions must not leave a delivery.
 function guarded(run: () => void, where: string): void {
   try {
     run();
@@ -205,7 +205,7 @@ function guarded(run: () => void, where: string): void {
   }
 }
 
-// -- time and chance are the host's ---------------------------------------------------------------------------------
+// -- time and randomness come from the host -------------------------------------------------------------------------
 
 export const now = (): number => dateNow();
 
@@ -232,7 +232,7 @@ function hostError(body: any): HostError {
   return new HostError(body[0], body[1], body[2], body[3]);
 }
 
-// JSON text of anything thrown, whatever its getters do.
+// Returns the JSON text of any thrown value, whatever its getters do.
 export function describe(error: any): string {
   const parts = ['"name":' + (quote(read(error, "name", "Error"))), '"message":' + (quote(messageOf(error)))];
   let text = parts[0] + "," + parts[1] + ',"stack":' + (quote(read(error, "stack", "")));
@@ -243,13 +243,13 @@ export function describe(error: any): string {
     try {
       text += ',"hostcall":{"code":' + quote(refused.code) + ',"details":' + json(refused.details) + '}';
     } catch {
-      // details that cannot be written are left out; the code is what matters
+      // details that JSON cannot carry are left out; the code is what matters
     }
   }
   return '{' + text + '}';
 }
 
-// A shim gives a host call's failure the shape that Node's callers expect and keeps what the host said as its cause.
+// A shim turns a host call's failure into the error that Node's callers expect, and keeps the HostError as its cause.
 function hostErrorBehind(error: any): HostError | undefined {
   try {
     for (let depth = 0, current = error; depth < 4 && current !== null && typeof current === "object"; depth++) {
@@ -257,7 +257,7 @@ function hostErrorBehind(error: any): HostError | undefined {
       current = current.cause;
     }
   } catch {
-    // a hostile getter: then nothing is known
+    // a hostile getter: the cause stays unknown
   }
   return undefined;
 }
@@ -308,7 +308,7 @@ function define(target: object, key: string, value: any): void {
   defineProperty(target, key, { __proto__: null, value, writable: true, configurable: true, enumerable: false } as any);
 }
 
-// The host puts its three functions on the global object; nobody but this module ever sees them.
+// The host puts its three functions on the global object; only this module ever sees them.
 function takeHost(): any {
   const names = globalThis as any;
   const found = { sync: names.__host_sync__, random: names.__host_random__, memory: names.__host_memory__ };

@@ -1,5 +1,5 @@
-// Math.random: the engine seeds its own from a clock that stood still when the image was made, so this one takes its
-// seed from the host, the first time somebody asks. (xoshiro128**, Blackman and Vigna)
+// Math.random: the engine seeds its own from the clock, which was fixed when the image was made. So this one gets its
+// seed from the host on first use. (xoshiro128**, Blackman and Vigna)
 
 import { randomBytes } from "./bridge";
 import { defineProperty } from "./primordials";

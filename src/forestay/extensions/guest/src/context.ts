@@ -1,4 +1,4 @@
-// ctx, as handlers, tools and commands receive it. Everything that can change is asked of the host when it is read.
+// ctx, as handlers, tools and commands receive it. Values that can change are read from the host at each access.
 
 import { HostError, hostCall, hostCallSync, report } from "./bridge";
 import { environment } from "./environment";
@@ -12,7 +12,7 @@ export const session = (op: string, ...args: any[]): any => {
 };
 export const sessionAsync = (op: string, ...args: any[]): Promise<any> =>
   then(hostCall("session", { op, args }), (body) => (body.value === null ? undefined : body.value), (error) => Promise.reject(error));
-// For actions that pi performs without an answer: a failure is reported, as no caller waits for it.
+// For actions that pi performs without an answer: no caller waits, so a failure is reported.
 export const sessionAction = (op: string, ...args: any[]): void =>
   void then(hostCall("session", { op, args }), () => undefined, (error) => report(error, `session.${op}`));
 
@@ -28,7 +28,7 @@ for (const name of LISTS) sessionManager[name] = (...args: any[]) => session(nam
 sessionManager.buildSessionContext = () => session("buildSessionContext");
 sessionManager.isPersisted = () => session("getSessionFile") !== undefined;
 
-// Without a model connected there are no models; a refusal is an error all the same, unless the extension has its own.
+// Without a connected model the list is empty; a refusal is still an error, unless the extension has its own models.
 function models(): any[] {
   const own = registered();
   const virtual = virtualModels();
@@ -55,16 +55,16 @@ function registered(): any[] {
   });
 }
 
-// The key that an extension brought for its own provider: the name of a variable, or the key itself. Only what can be
-// a name is looked up, so that no key is ever asked for by its own letters.
+// The key that an extension gave for its own provider: the name of a variable, or the key itself. Only a valid name is
+// looked up, so that a key itself is never sent as the name of a variable.
 function ownKey(provider: string): string | undefined {
   const key = providers.get(provider)?.apiKey;
   if (typeof key !== "string") return undefined;
   return /^[A-Z_][A-Z0-9_]*$/.test(key) ? (globalThis as any).process.env[key] ?? key : key;
 }
 
-// The host authenticates the model calls that it makes for an extension; its keys stay with it. Extensions that insist on
-// a key before they ask for a completion get this one, which opens nothing elsewhere.
+// The host authenticates the model calls that it makes for an extension, and keeps its keys. An extension that requires
+// a key before it asks for a completion gets this one, which is valid nowhere else.
 const MANAGED = "managed-by-the-host";
 const offered = (provider: string): boolean => providers.has(provider) ? keyOf(provider) !== undefined : models().some((model) => model.provider === provider);
 const keyOf = (provider: string): string | undefined => (providers.has(provider) ? ownKey(provider) : offered(provider) ? MANAGED : undefined);
@@ -89,7 +89,7 @@ const modelRegistry: any = {
   },
 };
 
-// The signal of the agent's current operation; the host says when one begins, ends or is aborted.
+// The signal of the agent's current operation; the host reports when one begins, ends or is aborted.
 let agent: AbortController | undefined;
 
 export function setAgent(state: string): void {
@@ -101,14 +101,14 @@ export function setAgent(state: string): void {
 const Controller = (globalThis as any).AbortController;
 export const makeController = (): AbortController | undefined => (Controller === undefined ? undefined : new Controller());
 
-// `pi.registerProvider` under the name that a model registry has for it.
+// `pi.registerProvider`, shared with the model registry.
 export function shareProviders(register: any, unregister: any, known: Table<string, any>): void {
   providers = known;
   modelRegistry.registerProvider = register;
   modelRegistry.unregisterProvider = unregister;
 }
 
-// How `ctx.executeTool` runs a tool; the registry of tools says it.
+// How `ctx.executeTool` runs a tool; the registry of tools sets it.
 let runTool: any;
 export function shareTools(run: any): void {
   runTool = run;
@@ -122,11 +122,11 @@ function makeContext(): any {
     get sessionManager() { return sessionManager; },
     get modelRegistry() { return modelRegistry; },
     get model() { return session("getModel"); },
-    // A person is at the front end of this session, or nobody is: pi's two kinds of that.
+    // pi's two modes: a person is at the front end of this session, or nobody is.
     get mode() { return environment.hasUI ? "tui" : "print"; },
     get scopedModels() { return session("getScopedModels") ?? []; },
     get thinkingLevel() { return session("getThinkingLevel") ?? "off"; },
-    // An extension runs when a person trusts what the project brings, and not before.
+    // An extension runs only after a person has trusted the project's content.
     isProjectTrusted: () => true,
     get signal() { return agent?.signal; },
     isIdle: () => session("isIdle") !== false,
@@ -144,7 +144,7 @@ function makeContext(): any {
   };
 }
 
-// Nothing in a context belongs to one call, so all calls share one.
+// A context has nothing that belongs to one call, so all calls share one.
 export const context = makeContext();
 
 export function promptContext(systemPrompt: string): any {

@@ -1,10 +1,10 @@
-// What the host holds on to: four functions, handed over once.
+// The guest's entry points for the host: four functions, passed once.
 
 import { collect, deliver, describe } from "./bridge";
 import { begin } from "./pi";
 import { PrimordialError, defineProperty } from "./primordials";
 
-// A call site of this engine hands out the functions on the stack; an extension must not get hold of the bridge's.
+// A call site of this engine exposes the functions on the stack; an extension must not get the bridge's functions.
 const errors = Error as any;
 const previous = errors.prepareStackTrace;
 errors.prepareStackTrace = (_: unknown, sites: any[]) => sites;

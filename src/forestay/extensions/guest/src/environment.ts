@@ -1,4 +1,4 @@
-// What the host says about this extension's surroundings before it loads it.
+// The surroundings of this extension, which the host sends before it loads the extension.
 
 import { onInbound } from "./bridge";
 import { defineProperty } from "./primordials";
@@ -24,7 +24,7 @@ function setEnvironment(values: any): void {
   environment.theme = values.theme ?? null;
   environment.flags = values.flags;
   environment.toolWords = values.toolWords ?? {};
-  // Compiled code makes `import.meta.url` and `__dirname` from the folder that the extension lies in.
+  // Compiled code makes `import.meta.url` and `__dirname` from the extension's folder.
   defineProperty(globalThis, "__forestay_root__", {
     __proto__: null, value: "" + values.root, writable: false, configurable: true, enumerable: false,
   } as any);

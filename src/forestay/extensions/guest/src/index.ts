@@ -1,4 +1,4 @@
-// The prelude: evaluated once, then the whole VM is kept as a snapshot from which every extension starts.
+// The prelude: it is evaluated once; the snapshot of that VM is the start of every extension.
 
 import "./primordials";
 import "./bridge";

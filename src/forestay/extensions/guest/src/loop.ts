@@ -1,4 +1,4 @@
-// The guest's half of the event loop (Pi §1A.4.5): callbacks live here, deadlines and order live in the host.
+// The guest's half of the event loop (Pi §1A.4.5): it has the callbacks; the host has deadlines and order.
 
 import { onInbound, post, report } from "./bridge";
 import { PrimordialPromise, PrimordialTypeError, apply, defineProperty, hasOwn, table, then } from "./primordials";
@@ -13,7 +13,7 @@ interface Timer {
 const timers = table<number, Timer>();
 let lastTimer = 0;
 
-// Node's Timeout: an object that counts as its number, and can be told not to keep a process alive.
+// Node's Timeout: an object that converts to its number, with `ref` and `unref`.
 class Handle {
   #id: number;
   #ref = true;
@@ -52,7 +52,7 @@ function start(callback: any, ms: any, args: any[], repeat: boolean): Timeout {
   return new Timeout(id);
 }
 
-// As Node: what is no number, below 1 or beyond 31 bits waits one millisecond; fractions are cut.
+// As Node: a delay that is not a number, below 1 or beyond 31 bits becomes one millisecond; fractions are cut.
 function clamp(ms: any): number {
   const value = +ms;
   return value >= 1 && value <= 2147483647 ? value - (value % 1) : 1;
@@ -72,7 +72,7 @@ onInbound("timer", (payload: number) => {
   } catch (error) {
     report(error, "timer");
   }
-  // An interval is a repeated timeout, armed again after its callback, if that did not clear it.
+  // An interval is a repeated timeout: it is set again after its callback, unless that cleared it.
   if (timer.repeats && timers.get(payload) === timer) post('["timer",' + payload + ',' + timer.ms + ']');
 });
 
@@ -81,7 +81,7 @@ export const setInterval = (callback: any, ms?: any, ...args: any[]) => start(ca
 export const clearTimeout = stop;
 export const clearInterval = stop;
 
-// An immediate is a timer without delay: it runs in its own tick, after what is already due.
+// An immediate is a timer without delay: it runs in its own tick, after the timers that are already due.
 export function setImmediate(callback: any, ...args: any[]): Immediate {
   if (typeof callback !== "function") throw new PrimordialTypeError("The callback of an immediate must be a function");
   const id = ++lastTimer;

@@ -1,5 +1,5 @@
 // The modules that exist without being bundled: the compiler turns `import { join } from "node:path"` into a property
-// read on `__forestay_modules__("pi:node/path")`, so a name that a module lacks is undefined and no link error.
+// read on `__forestay_modules__("pi:node/path")`, so a missing name is undefined instead of a link error.
 
 import { installWebAssembly } from "./globals/webassembly";
 import { PrimordialError, defineProperty, freeze, table } from "./primordials";
@@ -31,6 +31,6 @@ defineProperty(globalThis, "__forestay_modules__", {
   __proto__: null, value: find, writable: false, configurable: false, enumerable: false,
 } as any);
 
-// What the compiler injects for the globals of Node and the web (Pi §2A.3): they are part of the image, so importing one
-// of these has nothing left to do. Only WebAssembly is put in place when a bundle mentions it, to say why it is not there.
+// The compiler injects these imports for the globals of Node and the web (Pi §2A.3). The globals are part of the image,
+// so these modules do nothing. Only WebAssembly is installed when a bundle mentions it, so that its errors explain why.
 for (const name of ["node_globals", "fetch", "webassembly"]) defineModule("pi:polyfills/" + name, freeze({ __proto__: null }) as object);

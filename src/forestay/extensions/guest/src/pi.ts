@@ -1,4 +1,4 @@
-// The `pi` object: pi's ExtensionAPI and the specification's own names, and what the host may ask of an extension.
+// The `pi` object: pi's ExtensionAPI and the specification's own names; and the requests of the host to an extension.
 
 import { HostError, afterReply, answer, hostCall, onInbound, progress, register, report } from "./bridge";
 import { commandContext, context, makeController, promptContext, session, sessionAction, sessionAsync, setAgent, shareProviders, shareTools } from "./context";
@@ -36,7 +36,7 @@ function settled(action: string): void {
 // -- the members of ExtensionAPI -------------------------------------------------------------------------------------
 
 export const pi: any = {
-  // What it gives back takes the handler out again: the host still knows its place, and nothing is done there.
+  // Returns a function that removes the handler: the host keeps its index, and calling it then does nothing.
   on(event: string, handler: any): () => void {
     check.checkHandler(event, handler);
     let list = handlers.get(event);
@@ -66,7 +66,7 @@ export const pi: any = {
   registerFlag(name: string, options: any): void {
     check.checkFlag(name, options);
     flags.set(name, options);
-    // The first default of a name is the flag's value; a later registration changes only what is said about it.
+    // The first default of a name is the flag's value; a later registration changes only its description.
     if (options.default !== undefined && !hasOwn(environment.flags, name)) environment.flags = { ...environment.flags, [name]: options.default };
     register("flag", { name, type: options.type, default: options.default, description: options.description });
   },
@@ -112,7 +112,7 @@ export const pi: any = {
     if (streamSimple !== undefined && apis.get(api)?.streamSimple === streamSimple) apis.delete(api);
     if (providers.delete(name)) register("unregister_provider", { provider: "" + name });
   },
-  // It names a server; a person approves it before it is started.
+  // Registers a server; a person must approve it before it starts.
   registerMcpServer(name: string, entry: any): void {
     check.checkMcpServer(name, entry);
     const { command, args, env, cwd, url, headers } = entry;
@@ -122,7 +122,7 @@ export const pi: any = {
   unregisterMcpServer(name: string): void {
     if (servers.delete(name)) register("unregister_mcp_server", { name: "" + name });
   },
-  // Its own as it registered them; of others what is no secret.
+  // Its own servers as registered; other servers without secrets.
   getMcpServers(): any[] {
     settled("getMcpServers");
     return (session("getMcpServers") ?? []).map((found: any) => (found.extension === environment.extension && servers.has(found.name) ? { name: found.name, config: servers.get(found.name), extensionPath: found.extensionPath } : { name: found.name, config: found.config, extensionPath: found.extensionPath }));
@@ -196,7 +196,7 @@ export const pi: any = {
 
   registerSlashCommand(spec: any): void {
     const where = "registerSlashCommand";
-    if (spec === null || typeof spec !== "object") throw new check.RegistrationError(where, "the spec is no object", "Give { name, handler }.");
+    if (spec === null || typeof spec !== "object") throw new check.RegistrationError(where, "the spec is not an object", "Give { name, handler }.");
     addCommand(where, spec.name, { ...spec, handler: spec.handler ?? spec.execute });
   },
   tool: (name: string, input: any = {}, options: any = {}) => hostCall("tool", { name, input }, calling(options)),
@@ -222,12 +222,12 @@ export const pi: any = {
   },
 };
 
-// A member of the table that needs no code of its own: its parameters are the host call's.
+// The table's members without code of their own: their parameters are those of the host call.
 for (const [name, method] of PI_METHODS) {
   if (!(name in pi)) pi[name] = (params: any = {}, options: any = {}) => hostCall(method, params, calling(options));
 }
 
-// A second registration adds to the first; what it leaves out stays.
+// A second registration adds to the first; members that it leaves out stay.
 const given = (config: any): any => Object.fromEntries(Object.entries(config).filter(([, value]) => value !== undefined));
 
 routeWith(() => context);
@@ -249,14 +249,14 @@ function calling(options: any): any {
   return { signal: options?.signal, timeoutMs: options?.timeout ?? options?.timeoutMs, onChunk: options?.onChunk };
 }
 
-// pi's contract: always an answer. A program that is missing or may not run is code 1 and has said nothing; one that was
-// aborted is code 0, with what it had said until then. Only a refusal is an error.
+// pi's contract: always an answer. A program that is missing or not executable gives code 1 without output; an aborted
+// one gives code 0 with its output so far. Only a refusal is an error.
 async function exec(command: string, args: string[], options: any): Promise<any> {
   if (typeof command !== "string" || command === "") throw new PrimordialTypeError("pi.exec needs a command");
   const params: any = { op: "run", command, args: args.map((value) => "" + value) };
   if (options?.cwd !== undefined) params.cwd = options.cwd;
   if (options?.env !== undefined) params.env = options.env;
-  // The connector's own limit kills the program and keeps what it had written; the call's limit would lose that.
+  // The connector's own limit kills the program and keeps its output; the call's limit would lose that.
   if (options?.timeout > 0) params.timeout = options.timeout;
   const said: any = { stdout: [], stderr: [] };
   const answer = (stdout: string, stderr: string, code: number, killed: boolean) => ({ stdout, stderr, code, exitCode: code, killed });
@@ -280,14 +280,14 @@ function addCommand(where: string, name: any, options: any): void {
   register("command", { name, description: options.description, completes: typeof options.getArgumentCompletions === "function" });
 }
 
-// -- what the host asks ------------------------------------------------------------------------------------------------
+// -- requests of the host ----------------------------------------------------------------------------------------------
 
 const found = (known: any, kind: string, name: string): any => {
   if (known === undefined) throw new PrimordialError(`There is no ${kind} ${name}`);
   return known;
 };
 
-// A signal for one inbound event; aborted by the host under the event's own id.
+// A signal for one inbound event; the host aborts it by the event's id.
 function signalled(id: number, run: (signal: AbortSignal | undefined) => any): any {
   const controller = makeController();
   if (controller === undefined) return run(undefined);
@@ -301,7 +301,7 @@ onInbound("tool", (payload: any, id: number) => {
   return signalled(id, (signal) => tool.execute(payload.callId, payload.params, signal, (partial: any) => progress(id, partial), context));
 });
 
-// `ctx.executeTool`: a tool of this extension is called here, everybody else's through the host.
+// `ctx.executeTool`: runs this extension's own tools here, and all others through the host.
 shareTools(async (name: string, args: any, options: any) => {
   try {
     const mine = tools.get(name);
@@ -334,7 +334,7 @@ onInbound("shortcut", (payload: any) => {
   return shortcut.handler(context);
 });
 
-// One handler of one event: [what it returned, what it may have changed in place, whether it returned anything].
+// One handler of one event: [its return value, what it may have changed in place, whether it returned anything].
 onInbound("hook", (payload: any, id: number) => {
   const event = payload.event;
   const handler = found((handlers.get(event.type) ?? [])[payload.index], "handler", event.type);
@@ -361,7 +361,7 @@ const raise = (error: any): never => {
   throw error;
 };
 
-// What the last handler of `user_bash` runs a person's command with; the host asks for it when that handler's answer won.
+// The operations of the last `user_bash` handler for a person's command; the host uses them if that answer won.
 let shell: any;
 onInbound("shell", (payload: any, id: number) => signalled(id, async (signal) => {
   const said: Uint8Array[] = [];
@@ -385,7 +385,7 @@ onInbound("render_entry", (payload: any) => {
   return lines(renderer(payload.entry, { expanded: payload.expanded === true, keyHint }, theme), payload.width);
 });
 
-// Who draws a tool: the resolvers in their order, then the extension's own tool of that name.
+// Finds the renderer of a tool: the resolvers in their order, then the extension's own tool of that name.
 const drawnBy = (name: string, at: number): any => (at < resolvers.length ? resolvers[at](name, () => drawnBy(name, at + 1)) : tools.get(name));
 
 onInbound("markdown", (payload: any) => {
@@ -421,7 +421,7 @@ onInbound("abort", (payload: any) => {
   if (controller !== undefined) controller.abort();
 });
 
-// The host has evaluated the artifact: `module` is the promise of its exports, `id` whom to answer.
+// The host has evaluated the artifact: `module` is the promise of its exports, `id` the request to answer.
 export function begin(id: string, module: Promise<any>): void {
   const number = +id;
   then(module, (exports) => {

@@ -1,5 +1,5 @@
-// What the bridge needs of the language, taken before any extension runs: code that overwrites a global or a
-// prototype later changes its own world and not the bridge.
+// The parts of the language that the bridge needs, saved before any extension runs: code that later overwrites a global
+// or a prototype does not affect the bridge.
 
 export const apply = Reflect.apply;
 export const defineProperty = Object.defineProperty;
@@ -22,7 +22,7 @@ export const then = (promise: Promise<any>, done: (value: any) => any, failed: (
 export const resolved = (value: any): Promise<any> => apply(promiseResolve, PrimordialPromise, [value]);
 export const hasOwn = (object: object, key: PropertyKey): boolean => apply(hasOwnProperty, object, [key]);
 
-// A dictionary without a prototype: no lookup in it can end in somebody else's property.
+// A dictionary without a prototype: no lookup in it can find a property of a prototype.
 export interface Table<K extends string | number, V> {
   get(key: K): V | undefined;
   set(key: K, value: V): void;
@@ -45,16 +45,16 @@ export function table<K extends string | number, V>(): Table<K, V> {
   } as any) as Table<K, V>;
 }
 
-// JSON text of a string: a primitive string has no toJSON that anybody could have planted.
+// Returns the JSON text of a string: for a primitive string, JSON ignores a planted toJSON.
 export const quote = (text: string): string => jsonStringify("" + text) as string;
 
-// JSON text of any value; what JSON cannot carry at the top (undefined, a function) is null.
+// Returns the JSON text of any value; a top-level value that JSON cannot carry (undefined, a function) becomes null.
 export const json = (value: any): string => {
   const text = jsonStringify(value);
   return text === undefined ? "null" : text;
 };
 
-// Adds to an array without asking its prototype: neither `push` nor a setter on an index.
+// Adds to an array without using its prototype: neither `push` nor a setter on an index.
 export function append<T>(list: T[], value: T): number {
   const at = list.length;
   defineProperty(list, at, { __proto__: null, value, writable: true, configurable: true, enumerable: true } as any);

@@ -1,4 +1,4 @@
-// What an extension may register, checked where it registers it: the error's stack is the extension's own line.
+// Checks registrations at the moment of the call, so that the error's stack shows the extension's own line.
 
 import { isArray } from "./primordials";
 
@@ -20,7 +20,7 @@ function fail(where: string, what: string, fix: string): never {
 export function checkName(where: string, value: any, label = "name"): string {
   if (typeof value !== "string" || value.trim() === "") fail(where, `\`${label}\` is ${value === "" ? "empty" : kindOf(value)}`, `Give a non-empty string.`);
   if (value.length > 128) fail(where, `\`${label}\` has ${value.length} characters`, "Use at most 128.");
-  if (/[\s\u0000-\u001f\u007f]/.test(value)) fail(where, `\`${label}\` ${JSON.stringify(value)} holds white space`, "Use letters, digits, `-`, `_`, `.` or `:`.");
+  if (/[\s\u0000-\u001f\u007f]/.test(value)) fail(where, `\`${label}\` ${JSON.stringify(value)} has white space`, "Use letters, digits, `-`, `_`, `.` or `:`.");
   return value;
 }
 
@@ -110,7 +110,7 @@ export function checkMcpServer(name: any, entry: any): void {
   checkName(where, name);
   if (!isObject(entry)) fail(where, `the entry is ${kindOf(entry)}`, "Give an object with a command or a url, as in .mcp.json.");
   for (const key of ["command", "cwd", "url"]) checkText(where, entry, key, false);
-  if ((entry.command === undefined) === (entry.url === undefined)) fail(where, "the entry has not one of `command` and `url`", "Give one of the two.");
+  if ((entry.command === undefined) === (entry.url === undefined)) fail(where, "the entry needs exactly one of `command` and `url`", "Give one of the two.");
   if (entry.args !== undefined && !isArray(entry.args)) fail(where, `\`args\` is ${kindOf(entry.args)}`, "Give an array of strings.");
   for (const key of ["env", "headers"]) {
     if (entry[key] !== undefined && !isObject(entry[key])) fail(where, `\`${key}\` is ${kindOf(entry[key])}`, "Give an object of strings.");

@@ -1,4 +1,4 @@
-// Colours for text that an extension shows. Without a terminal that shows colours, text stays plain.
+// Colours for an extension's text. On a terminal without colours, the text stays plain.
 
 import { onInbound } from "./bridge";
 import { environment } from "./environment";
@@ -11,7 +11,7 @@ const ATTRIBUTES: Record<string, [number, number]> = {
 };
 const BACKGROUNDS = ["selectedBg", "userMessageBg", "customMessageBg", "toolPendingBg", "toolSuccessBg", "toolErrorBg"];
 
-// The theme that an extension sees until the host names another: the colours that every terminal has.
+// The default theme, until the host chooses another: the colours that every terminal has.
 const DARK: Colours = {
   accent: 6, border: 4, borderAccent: 6, borderMuted: 8, success: 2, error: 1, warning: 3, muted: 8, dim: 8, text: "",
   thinkingText: 8, selectedBg: 8, userMessageBg: 8, userMessageText: "", customMessageBg: 5, customMessageText: "",
@@ -23,13 +23,13 @@ const DARK: Colours = {
   thinkingMedium: 6, thinkingHigh: 5, thinkingXhigh: 5, bashMode: 2,
 };
 
-// -- one colour, as a terminal is told it ------------------------------------------------------------------------------
+// -- one colour as an escape sequence ----------------------------------------------------------------------------------
 
-const STEPS = [0, 95, 135, 175, 215, 255]; // of a channel in the palette's cube
+const STEPS = [0, 95, 135, 175, 215, 255]; // the levels of a channel in the palette's cube
 const weighed = (r: number, g: number, b: number): number => r * r * 0.299 + g * g * 0.587 + b * b * 0.114;
 const nearest = (value: number): number => STEPS.reduce((best, step, at) => (Math.abs(step - value) < Math.abs(STEPS[best] - value) ? at : best), 0);
 
-// The nearest colour of the palette: of its cube, or of its greys when the colour is all but grey and that is nearer.
+// Returns the palette's nearest colour: from its cube, or from its greys if the colour is almost grey and one is nearer.
 function paletteIndex(r: number, g: number, b: number): number {
   const [x, y, z] = [nearest(r), nearest(g), nearest(b)];
   const level = Math.round(0.299 * r + 0.587 * g + 0.114 * b);
@@ -115,7 +115,7 @@ export function themeOf(told: any): Theme {
   return new Theme(front, back, environment.colorMode, { name: told.name, sourcePath: told.path ?? undefined });
 }
 
-// -- the theme in use: its holders see the next one as soon as it is chosen ---------------------------------------
+// -- the theme in use: every holder of it sees a newly chosen one at once -----------------------------------------
 
 let current: Theme | undefined;
 const inUse = (): any => current ?? (current = themeOf(environment.theme ?? { name: "dark", colors: DARK }));

@@ -1,12 +1,12 @@
-// ctx.ui: dialogs wait for the host's answer, notices do not. Components are drawn here and shown as lines of text.
+// ctx.ui: dialogs wait for the host's answer, notices do not. Components render here, and appear as lines of text.
 
 import { HostError, hostCall, hostCallSync, onInbound, report } from "./bridge";
 import { environment } from "./environment";
 import { PrimordialTypeError, type Table, isArray, resolved, table, then } from "./primordials";
 import { Theme, coloursOf, theme, themeOf, useTheme } from "./theme";
 
-// No front end shows more of a line, nor more lines. What is beyond is not sent: writing ten megabytes as JSON would cost
-// the extension its slice of time.
+// No front end shows longer lines or more lines. The rest is not sent: writing ten megabytes as JSON would use up the
+// extension's slice of time.
 const MOST_LINE = 4_096;
 const MOST_LINES = 500;
 const MOST_TEXT = 65_536;
@@ -20,7 +20,7 @@ const cutLines = (shown: string[]): string[] =>
 
 const notice = (params: any): void => void then(hostCall("ui", params), () => undefined, () => undefined);
 
-// Without anybody to ask, pi answers a dialog with "nothing chosen"; a refusal by policy is an error all the same.
+// Without a person, pi answers a dialog with "nothing chosen"; a refusal by policy is still an error.
 async function dialog(params: any, options: any, otherwise: any): Promise<any> {
   try {
     const answer = (await hostCall("ui", params, { signal: options?.signal, timeoutMs: options?.timeout })).value;
@@ -40,7 +40,7 @@ const tui = (redraw: () => void, overlays: Overlays = unseen): any => ({
   hideOverlay: () => overlays.hide(), hasOverlay: () => overlays.top() !== undefined, start: () => undefined, stop: () => undefined,
 });
 
-// Components above another one: the last that is not hidden is drawn below the lines of the first, and has the keys.
+// Components over another one: the last visible overlay is drawn below the lines of the base, and gets the keys.
 interface Overlays { show(component: any): any; hide(): void; top(): any; }
 const unseen: Overlays = { show: () => ({ hide: () => undefined, setHidden: () => undefined, isHidden: () => true }), hide: () => undefined, top: () => undefined };
 function stacked(redraw: () => void): Overlays {
@@ -80,7 +80,7 @@ export function lines(component: any, width = environment.columns): string[] {
   return isArray(found) ? found.map((line: any) => inPlace("" + line)) : [];
 }
 
-// A component may set colours by itself. Where none are shown they are left out: elsewhere they would be spelled out.
+// A component may write colour codes itself. Without colours they are removed: else they would be visible as text.
 const STYLES = /\u001b\[[0-9;]*m/g;
 const inPlace = (line: string): string => (environment.colour || !line.includes("\u001b[") ? line : line.replace(STYLES, ""));
 
@@ -93,7 +93,7 @@ const draw = (component: any): string[] => {
   }
 };
 
-// A component with the keyboard: it is shown as lines; the host answers with keys for it, or with the result itself.
+// A component with the keyboard: it is shown as lines; the host answers with keys for it or with the result itself.
 async function custom(factory: any, options: any): Promise<any> {
   if (!environment.hasUI) {
     notice({ op: "custom", lines: [] });
@@ -113,7 +113,7 @@ async function custom(factory: any, options: any): Promise<any> {
   let component: any;
   let drawn = "";
   let due = false;
-  // What it asks for while it waits for keys is drawn once for all that it asked for in one go.
+  // Several requests to redraw in one turn are drawn once.
   const redraw = (): void => {
     if (due || drawn === "") return;
     due = true;
@@ -163,7 +163,7 @@ async function custom(factory: any, options: any): Promise<any> {
 
 let components = 0;
 
-// How wide the place is that a person sees this at; what stands there is drawn again when it changes.
+// The width of the person's front end; everything shown is drawn again when it changes.
 const widths: (() => void)[] = [];
 function onColumns(hear: () => void): () => void {
   widths.push(hear);
@@ -199,7 +199,7 @@ export const ui: any = {
   editor: (title: string, prefill?: string, opts?: any) => dialog({ op: "editor", title: cut(title), text: prefill ?? "" }, opts, undefined),
   notify: (message: string, type = "info") => notice({ op: "notify", message: cut(message), type }),
   setStatus: (key: string, text?: string) => {
-    const footer = () => kept.get("footer")?.redraw(); // it may show what extensions say of themselves
+    const footer = () => kept.get("footer")?.redraw(); // the footer may show the statuses of extensions
     then(hostCall("ui", { op: "setStatus", key, text: perhaps(text) }), footer, () => undefined);
   },
   setWorkingMessage: (message?: string) => notice({ op: "setWorkingMessage", message: perhaps(message) }),
@@ -214,7 +214,7 @@ export const ui: any = {
   setEditorText: (text: string) => edit({ op: "setEditorText", text }, text),
   getEditorText: () => {
     if (!environment.hasUI) return "";
-    if (unsaid > 0) return editorText; // the host has not heard of the last change yet
+    if (unsaid > 0) return editorText; // the host does not have the last change yet
     const value = hostCallSync("ui", { op: "getEditorText" }).value;
     return typeof value === "string" ? value : editorText;
   },
@@ -249,8 +249,8 @@ export const ui: any = {
 };
 let expanded = false;
 
-// What a person types reaches the extension where the host passes keys on: to a component that has the keyboard, or by
-// name. A listener may change the data or keep it to itself.
+// A person's keys reach the extension where the host passes them on: to a component that has the keyboard, or by name.
+// A listener may change the data or consume it.
 const inputs: any[] = [];
 export function typed(data: string): string | undefined {
   for (const handler of [...inputs]) {
@@ -262,7 +262,7 @@ export function typed(data: string): string | undefined {
   return data;
 }
 
-// Each provider is made around the one before it; behind the first there is one that suggests nothing.
+// Each provider wraps the one before it; the first wraps one that suggests nothing.
 const completers: any[] = [];
 export function suggestions(text: any[], line: number, column: number, signal: any): any {
   let provider: any = {
@@ -279,7 +279,7 @@ export function suggestions(text: any[], line: number, column: number, signal: a
 }
 export const completes = (): boolean => completers.length > 0;
 
-// What a footer may show of what only the host knows. The branch is asked once, and again when it has changed.
+// The host's data for a footer. The branch is requested once, and again when it has changed.
 const branchListeners: Table<number, () => void> = table<number, () => void>();
 let branch: string | null | undefined;
 let branchListener = 0;
@@ -311,8 +311,8 @@ const footerData = {
   getAvailableProviderCount: () => hostCallSync("session", { op: "getProviderCount", args: [] }).value ?? 0,
 };
 
-// What stays on the screen until something else takes its place. A component asks to be drawn again (`requestRender`)
-// when it has changed: once for all that it asked for in one go.
+// Content that stays on the screen until something replaces it. A component requests a redraw (`requestRender`) after a
+// change; several requests in one turn are drawn once.
 const kept = table<string, any>();
 function keep(place: string, content: any, show: (shown: string[] | null) => void, data?: any): void {
   const before = kept.get(place);

@@ -1,4 +1,4 @@
-// Virtual models: entries of the catalogue whose extension chooses, for each request, the model that answers it.
+// Virtual models: catalogue entries whose extension chooses the answering model for each request.
 
 import { hasOwn, table } from "./primordials";
 import { RegistrationError, checkName } from "./register";
@@ -12,7 +12,7 @@ export function virtualModel(definition: any): any {
   const where = "registerVirtualModel";
   checkName(where, definition?.provider, "provider");
   checkName(where, definition.id, "id");
-  if (typeof definition.route !== "function") throw new RegistrationError(where, "`route` is no function", "Give a function that picks a model.");
+  if (typeof definition.route !== "function") throw new RegistrationError(where, "`route` is not a function", "Give a function that picks a model.");
   definitions.set(keyOf(definition.provider, definition.id), definition);
   return described(definition);
 }
@@ -30,16 +30,16 @@ function described(definition: any): any {
   };
 }
 
-// What an agent of the host asks: which model answers, and what the router keeps for the next time.
+// Answers an agent of the host: which model answers, and the state that the router keeps for the next request.
 export async function routed(payload: any, signal: any, context: any): Promise<any> {
   const definition = definitions.get(keyOf(payload.provider, payload.id));
   if (definition === undefined) throw new Error(`There is no virtual model ${payload.provider}/${payload.id}`);
   const route = await definition.route({ ...payload.request, model: described(definition), signal }, context);
-  if (route?.model === undefined || route.model.api === API) throw new Error("A virtual model is routed to a model that answers");
+  if (route?.model === undefined || route.model.api === API) throw new Error("The route of a virtual model must name a model that answers itself");
   return { provider: route.model.provider, id: route.model.id, thinkingLevel: route.thinkingLevel ?? null, state: route.state ?? null };
 }
 
-// A request for a virtual model: its extension says which model answers it, and that one does.
+// Handles a request for a virtual model: its extension chooses the model, and that model answers.
 export function routeWith(context: () => any): void {
   const streamSimple = (model: any, given: any, options: any = {}): any => {
     const events = new AssistantMessageEventStream();
@@ -52,7 +52,7 @@ export function routeWith(context: () => any): void {
       if (definition === undefined) throw new Error(`There is no virtual model ${model.provider}/${model.id}`);
       const asked = { model: described(definition), thinkingLevel: options.reasoning ?? "off", reason: "direct", messages: given?.messages ?? [], signal: options.signal };
       const route = await definition.route(asked, context());
-      if (route?.model === undefined || route.model.api === API) throw new Error("A virtual model is routed to a model that answers");
+      if (route?.model === undefined || route.model.api === API) throw new Error("The route of a virtual model must name a model that answers itself");
       for await (const event of stream(route.model, given, { ...options, ...(hasOwn(route, "thinkingLevel") ? { reasoning: route.thinkingLevel } : {}) })) events.push(event);
       events.end();
     };

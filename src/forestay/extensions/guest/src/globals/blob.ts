@@ -1,4 +1,4 @@
-// Blob, File and FormData: bytes with a type and a name, and how a form writes them.
+// Blob, File and FormData: bytes with a type and a name, and their encoding in a form.
 
 import { randomBytes } from "../bridge";
 import { bytesOf, hexEncode, joined, utf8Decode, utf8Encode } from "./encoding";

@@ -4,7 +4,7 @@ import { install } from "./install";
 
 const fromCharCode = String.fromCharCode;
 const PART = 8192;
-// The engine's own loops run far faster than any written in JavaScript; the lenient ones below remain for the rest.
+// The engine's own functions are much faster than JavaScript; the lenient ones below handle input that those refuse.
 const nativeFromBase64: any = (Uint8Array as any).fromBase64;
 const nativeToBase64: any = (Uint8Array.prototype as any).toBase64;
 const WIDE = /[^\x00-\x7f]/;
@@ -28,7 +28,7 @@ export function utf8Length(text: string): number {
   return size;
 }
 
-// Writes `text` from `at` on, whole characters only; how many units were read and bytes written.
+// Writes `text` from `at` on, whole characters only; returns how many units were read and bytes written.
 export function utf8Into(text: string, bytes: Uint8Array, at = 0): { read: number; written: number } {
   const start = at;
   const end = bytes.length;
@@ -71,12 +71,12 @@ export function utf8Encode(text: string): Uint8Array {
   return bytes;
 }
 
-// Invalid sequences become U+FFFD by the rule of maximal subparts, as the encoding standard says.
+// Invalid sequences become U+FFFD by the encoding standard's rule of maximal subparts.
 export function utf8Decode(bytes: Uint8Array, start = 0, end = bytes.length, fatal = false): string {
   let text = "";
   let units: number[] = [];
   let i = start;
-  while (i < end) { // as long as it is plain ASCII, in large parts
+  while (i < end) { // large parts, while the text is plain ASCII
     const part: string = fromCharCode.apply(null, bytes.subarray(i, i + PART < end ? i + PART : end) as any);
     if (WIDE.test(part)) break;
     text += part;
@@ -126,7 +126,7 @@ export function utf8Decode(bytes: Uint8Array, start = 0, end = bytes.length, fat
   return text + fromCharCode.apply(null, units);
 }
 
-// How many bytes at the end belong to a character that is not complete yet.
+// Returns how many bytes at the end belong to an incomplete character.
 export function utf8Incomplete(bytes: Uint8Array, end = bytes.length): number {
   for (let back = 1; back <= 3 && back <= end; back++) {
     const byte = bytes[end - back];
@@ -159,10 +159,10 @@ export function base64Encode(bytes: Uint8Array, url = false): string {
   return url ? text.replace(/\+/g, "-").replace(/\//g, "_") : text;
 }
 
-// Lenient, as Node: white space and foreign characters are skipped, both alphabets are read, padding ends it.
+// Lenient, as Node: skips white space and foreign characters, reads both alphabets, and stops at padding.
 export function base64Decode(text: string): Uint8Array {
   if (nativeFromBase64 !== undefined) {
-    try { return nativeFromBase64.call(Uint8Array, text, { __proto__: null, alphabet: "base64", lastChunkHandling: "loose" }); } catch { /* not by the book */ }
+    try { return nativeFromBase64.call(Uint8Array, text, { __proto__: null, alphabet: "base64", lastChunkHandling: "loose" }); } catch { /* not strict base64 */ }
   }
   const bytes = new Uint8Array((text.length * 3) >> 2);
   let at = 0;

@@ -1,4 +1,4 @@
-// Event, EventTarget, AbortController and DOMException, as the web defines them and Node has them.
+// Event, EventTarget, AbortController and DOMException, as the web defines them and Node implements them.
 
 import { report } from "../bridge";
 import { setTimeout } from "../loop";
@@ -51,7 +51,7 @@ export class Event {
 const wasStopped = Event.stopped;
 const setPhase = Event.phase;
 for (const name of ["stopped", "phase"]) delete (Event as any)[name];
-const trusted = new WeakSet<Event>(); // those that come from here and not from the extension
+const trusted = new WeakSet<Event>(); // events that the runtime made, not the extension
 
 export class CustomEvent extends Event {
   readonly detail: any;
@@ -97,7 +97,7 @@ export class EventTarget {
       invoke(item.call, target, event);
     }
   }
-  // `on…` is a listener like any other: it keeps the place at which it was first set.
+  // `on…` is a listener like any other: it keeps its position from when it was first set.
   static own(target: EventTarget, type: string, call: any): void {
     const list = target.#listeners.get(type) ?? [];
     const known = list.find((item) => item.own);
@@ -138,7 +138,7 @@ export class AbortSignal extends EventTarget {
   throwIfAborted(): void { if (this.#aborted) throw this.#reason; }
   static trip(signal: AbortSignal, reason: any): void {
     if (signal.#aborted) return;
-    // Everything that depends on it is aborted before anybody hears of it, and heard after it.
+    // All dependent signals are aborted before any listener runs; their listeners run after this signal's.
     const together = [signal, ...signal.#dependents.filter((one) => !one.#aborted)];
     for (const one of together) {
       one.#aborted = true;
@@ -169,7 +169,7 @@ export class AbortSignal extends EventTarget {
       trip(signal, done.reason);
       return signal;
     }
-    // A signal that itself depends on others is followed to those.
+    // For a signal that depends on others, use its sources.
     for (const source of new Set(given.flatMap((one) => (one.#sources.length > 0 ? one.#sources : [one])))) {
       signal.#sources.push(source);
       source.#dependents.push(signal);

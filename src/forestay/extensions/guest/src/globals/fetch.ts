@@ -190,7 +190,7 @@ export class Response extends Body {
   get [Symbol.toStringTag](): string { return "Response"; }
 }
 
-// Whether a request may go the way that a dispatcher stands for; the module that knows dispatchers fills it in.
+// Checks whether a request may use a dispatcher; the module that defines dispatchers sets this.
 export const dispatching = { check: (_dispatcher: any): void => undefined };
 
 export async function fetch(input: any, init: any = {}): Promise<Response> {
@@ -230,7 +230,7 @@ export async function fetch(input: any, init: any = {}): Promise<Response> {
     (error: any) => {
       const reason = signal?.aborted ? signal.reason : failure(error);
       head.reject(reason);
-      try { sink.error(reason); } catch { /* nobody reads */ }
+      try { sink.error(reason); } catch { /* the reader is gone */ }
     },
   ).finally(() => signal?.removeEventListener?.("abort", stop));
   const found = await head.promise;

@@ -1,4 +1,4 @@
-// What a program expects to find on the global object.
+// The names that a program expects on the global object.
 
 import "./encoding";
 import "./events";
@@ -12,6 +12,6 @@ import "./performance";
 import "./intl";
 import { defineModule } from "../modules";
 
-// The globals are part of the prelude, so asking for them again changes nothing (Pi §2A.3).
+// The globals are part of the prelude, so importing them again does nothing (Pi §2A.3).
 defineModule("pi:polyfills/node_globals", {});
 defineModule("pi:polyfills/fetch", {});

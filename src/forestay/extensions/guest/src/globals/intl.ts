@@ -1,4 +1,4 @@
-// Intl for English and the C locale: what extensions use to show numbers, dates, lists and plurals.
+// Intl for English and the C locale: the parts that extensions use for numbers, dates, lists and plurals.
 
 import { hostCallSync } from "../bridge";
 import { install } from "./install";
@@ -104,7 +104,7 @@ function unit(o: any, text: string): string {
   return (o.unit === "celsius" || o.unit === "percent" ? "" : " ") + short + (o.unit === "day" && !one ? "s" : "");
 }
 
-// Half away from zero on the decimal digits that the number prints, as ICU's default for shown numbers.
+// Rounds half away from zero on the number's printed decimal digits, as ICU does by default.
 function round(value: number, digits: number): string {
   if (value >= 1e21) return BigInt(Math.round(value)).toString();
   let text = String(value);

@@ -3,8 +3,8 @@
 import { now } from "../bridge";
 import { install } from "./install";
 
-// The engine's own clock is the host's; it stood at zero when this was built, and counts from the extension's beginning.
-// An extension that goes on in another process goes on with its time.
+// The engine's clock is the host's; it was zero when the image was built, and counts from the extension's start.
+// An extension that continues in another process keeps its time.
 const engine = (globalThis as any).performance;
 const read: () => number = engine.now.bind(engine);
 let last = 0;

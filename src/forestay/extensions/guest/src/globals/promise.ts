@@ -1,4 +1,4 @@
-// Promise.any as the language has it, whose error says what happened; the engine's own says nothing.
+// Promise.any as the language defines it; the engine's own gives an error without a message.
 
 function any(this: any, given: Iterable<any>): Promise<any> {
   return new this((resolve: any, reject: any) => {

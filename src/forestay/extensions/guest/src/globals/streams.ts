@@ -143,7 +143,7 @@ export class ReadableStream {
     let gone = 0;
     let ended = false;
     let reading: Promise<void> | undefined; // one read serves both branches
-    const copies = this.#source.type === "bytes"; // then neither branch sees what the other writes into its bytes
+    const copies = this.#source.type === "bytes"; // so that neither branch sees the other's writes to its bytes
     const pull = async () => {
       const { value, done } = await reader.read();
       if (done) ended = true;

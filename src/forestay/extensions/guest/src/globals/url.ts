@@ -1,4 +1,4 @@
-// URL and URLSearchParams by the URL standard, for the schemes that extensions meet.
+// URL and URLSearchParams by the URL standard, for the schemes that extensions use.
 
 import { utf8Decode, utf8Encode } from "./encoding";
 import { install } from "./install";

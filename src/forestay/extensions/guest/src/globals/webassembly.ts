@@ -1,5 +1,5 @@
-// There is no WebAssembly inside the sandbox (Pi §1A.4.1). A bundle that mentions it gets this object, so that it meets a
-// reason instead of a ReferenceError; nothing here pretends to compile. `validate` says no to everything, as it must.
+// There is no WebAssembly inside the sandbox (Pi §1A.4.1). A bundle that mentions it gets this object, whose errors give
+// the reason instead of a ReferenceError. Nothing here compiles, and `validate` returns false for everything.
 
 const WHY = "WebAssembly is not available inside an extension's sandbox: use a JavaScript build of the library";
 

@@ -248,7 +248,7 @@ function matches(buffer: Uint8Array, needle: Uint8Array, at: number): boolean {
   return true;
 }
 
-// Old code calls `Buffer(…)` and `new Buffer(…)` with text; a class of Uint8Array cannot do either.
+// Old code calls `Buffer(…)` and `new Buffer(…)` with text; a subclass of Uint8Array supports neither.
 const build = (value: any, encoding?: any, length?: any): any => (typeof value === "number" ? NodeBuffer.alloc(value) : NodeBuffer.from(value, encoding, length));
 export const Buffer: any = new Proxy(NodeBuffer, {
   apply: (_target, _self, [value, encoding, length]) => build(value, encoding, length),

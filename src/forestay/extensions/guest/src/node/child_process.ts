@@ -1,4 +1,4 @@
-// node:child_process over the exec connector: streams while it runs, whole output afterwards, or waiting.
+// node:child_process over the exec connector: streamed output, collected output, or synchronous.
 
 import { HostError, hostCall, hostCallSync } from "../bridge";
 import { base64Decode, base64Encode } from "../globals/encoding";
@@ -28,7 +28,7 @@ function request(command: any, args: string[], options: any): any {
   return params;
 }
 
-// As Node: `spawn git ENOENT` with the program's name; a refusal is EACCES and says why.
+// As Node: `spawn git ENOENT` with the program's name; a refusal is EACCES with its reason.
 function spawnError(error: any, command: string, args: string[], syscall: string): any {
   if (!(error instanceof HostError)) return error;
   const code = error.details?.errno ?? (error.code === "denied" ? "EACCES" : error.code === "timeout" ? "ETIMEDOUT" : "EIO");
@@ -156,7 +156,7 @@ delete (ChildProcess as any).start;
 
 export function spawn(command: any, args?: any, options?: any): ChildProcess {
   const [list, given] = normalized(args, options);
-  request(command, list, given); // what is malformed is thrown here, not later
+  request(command, list, given); // throws malformed arguments now, not later
   const child = new ChildProcess();
   startChild(child, command, list, given);
   return child;

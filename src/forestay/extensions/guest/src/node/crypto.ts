@@ -1,4 +1,4 @@
-// node:crypto and the global crypto: randomness is the host's, hashes and ciphers are computed by the host.
+// node:crypto and the global crypto: randomness comes from the host, which also computes hashes and ciphers.
 
 import { HostError, hostCallSync, randomBytes as hostRandom } from "../bridge";
 import { base64Decode, base64Encode, bytesOf, hexEncode, joined } from "../globals/encoding";
@@ -95,7 +95,7 @@ class Cipher extends Transform {
   setAAD(data: any): this { this.#o.aad = send(input(data)); return this; }
   setAuthTag(tag: any, encoding?: any): this { this.#tag = Buffer.from(input(tag, encoding)); return this; }
   getAuthTag(): any { if (!this.#tag) throw new Error("Invalid state for operation getAuthTag"); return this.#tag; }
-  // The host computes the whole; the text comes with `final`, and `update` gives an empty part before it.
+  // The host computes everything at once: `final` returns the whole output, and `update` an empty part.
   update(data: any, inputEncoding?: any, outputEncoding?: any): any { this.#parts.push(input(data, inputEncoding).slice()); return out(Buffer.alloc(0), outputEncoding); }
   final(encoding?: any): any {
     const o = this.#o;

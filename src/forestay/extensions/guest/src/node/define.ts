@@ -1,4 +1,4 @@
-// Registers a module of Node: under its reserved name, with itself as the default export.
+// Registers a module of Node under its reserved name, with itself as the default export.
 
 import { defineModule } from "../modules";
 
@@ -37,7 +37,7 @@ export function systemError(code: string, syscall: string, path?: string, dest?:
   if (path !== undefined) error.path = path;
   if (dest !== undefined) error.dest = dest;
   if (cause !== undefined) {
-    // What the host said stays with the error: the taxonomy's code and the details.
+    // Keep the host's error on this one: the taxonomy's code and the details.
     Object.defineProperty(error, "cause", { value: cause, configurable: true, writable: true });
     Object.defineProperty(error, "hostcall", { value: { code: cause.code, details: cause.details }, configurable: true, enumerable: false });
   }

@@ -1,4 +1,4 @@
-// node:diagnostics_channel: named channels inside one extension, and the five channels that trace one operation.
+// node:diagnostics_channel: named channels inside one extension, and the five channels of a traced operation.
 
 import { nextTick, report } from "../bridge";
 import { argumentError, defineNode } from "./define";

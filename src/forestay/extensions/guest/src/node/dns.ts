@@ -1,4 +1,4 @@
-// node:dns: the addresses of a name, through the http connector: who may not ask a host may not look it up either.
+// node:dns: looks up the addresses of a name through the http connector, with the same grant as a request to that host.
 
 import { HostError, hostCall } from "../bridge";
 import { defineNode } from "./define";

@@ -1,12 +1,12 @@
-// node:events. Listeners are called in order, on a copy; an `error` that nobody hears is thrown.
+// node:events. Listeners are called in order, from a copy of the list; an `error` without a listener is thrown.
 
 import { argumentError, defineNode } from "./define";
 
 const captured = Symbol.for("nodejs.rejection");
 const errorMonitor = Symbol("events.errorMonitor");
 
-// Old code makes a subclass with `util.inherits` and calls `Base.call(this, options)`. A class cannot be called; but a
-// constructor whose root returns an object makes that object its own, private members included.
+// Old code makes a subclass with `util.inherits` and calls `Base.call(this, options)`. A class cannot be called. But if
+// the root constructor returns an object, the class initializes that object, including its private members.
 let adopted: any;
 function Root(): any {
   const self = adopted;
@@ -59,7 +59,7 @@ export class EventEmitter extends (Root as unknown as new () => object) {
   on(name: PropertyKey, listener: any): this { return add(this, name, listener, false); }
   declare addListener: (name: PropertyKey, listener: any) => this;
   prependListener(name: PropertyKey, listener: any): this { return add(this, name, listener, true); }
-  // Through `on`, which a subclass may have made its own.
+  // Calls `on`, which a subclass may override.
   once(name: PropertyKey, listener: any): this { return this.on(name, wrapped(this, name, listener)); }
   prependOnceListener(name: PropertyKey, listener: any): this { return this.prependListener(name, wrapped(this, name, listener)); }
   removeListener(name: PropertyKey, listener: any): this {
@@ -84,7 +84,7 @@ export class EventEmitter extends (Root as unknown as new () => object) {
       else table.delete(name);
       return this;
     }
-    // Somebody wants to hear of each that goes; he himself goes last.
+    // Listeners of `removeListener` get each removal, so they are removed last.
     for (const one of name === undefined ? [...[...table.keys()].filter((key) => key !== "removeListener"), "removeListener"] : [name]) {
       for (const listener of [...(table.get(one) ?? [])].reverse()) this.removeListener(one, listener);
     }
@@ -116,7 +116,7 @@ export class EventEmitter extends (Root as unknown as new () => object) {
   setMaxListeners(count: number): this { Object.defineProperty(this, "_max", { value: count, writable: true, configurable: true, enumerable: false }); return this; }
   getMaxListeners(): number { return this._max ?? EventEmitter.defaultMaxListeners; }
 }
-// One function under two names each: a subclass that replaces one may call the other without coming back to itself.
+// One function under two names each: a subclass that overrides one can call the other without recursion.
 for (const [alias, name] of [["addListener", "on"], ["off", "removeListener"]]) {
   Object.defineProperty(EventEmitter.prototype, alias, { value: (EventEmitter.prototype as any)[name], writable: true, configurable: true, enumerable: false });
 }

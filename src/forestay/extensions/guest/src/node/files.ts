@@ -1,4 +1,4 @@
-// What fs, its callbacks and its promises are made of: one description of each operation, and two ways to perform it.
+// The base of fs, its callbacks and its promises: one description of each operation, and two ways to perform it.
 
 import { HostError, hostCall, hostCallSync } from "../bridge";
 import { base64Decode, base64Encode, wellFormed } from "../globals/encoding";
@@ -17,7 +17,7 @@ export function pathOf(value: any, name = "path"): string {
   throw argumentError(name, "of type string or an instance of Buffer or URL", value);
 }
 
-// An operation: what is sent, the system call Node names in errors, and what becomes of the answer.
+// An operation: its parameters, the system call that Node names in errors, and the conversion of the answer.
 export interface Operation { params: any; syscall: string; path?: string; dest?: string; then?: (output: any) => any }
 
 export function failure(error: any, op: Operation): any {
@@ -156,7 +156,7 @@ export function content(data: any, encoding?: any): any {
 export const modeOf = (mode: any): number => (typeof mode === "string" ? parseInt(mode, 8) : Number(mode)) & 0o7777;
 const timeOf = (time: any): number => Math.round(time instanceof Date ? time.getTime() : typeof time === "string" && isNaN(+time) ? Date.parse(time) : +time * 1000);
 
-// Folders below a folder, for `recursive: true`; links are named and not followed.
+// The entries below a folder, for `recursive: true`; links are listed and not followed.
 export function deepEntries(list: (path: string) => any[], path: string): any[] {
   const out: any[] = [];
   const visit = (here: string, prefix: string): void => {

@@ -1,5 +1,5 @@
-// node:fs and node:fs/promises: the real file system, each call a host call (P6). A descriptor here is a path, a
-// position and a mode: the host keeps none.
+// node:fs and node:fs/promises: the real file system; each operation is a host call (P6). A descriptor is a path, a
+// position and a mode in the guest: the host has no open files.
 
 import { hostCall } from "../bridge";
 import { defineNode, systemError } from "./define";
@@ -130,7 +130,7 @@ function quiet(options: any, work: () => any): any {
   }
 }
 
-// rm names its own error when it is given a folder without `recursive`.
+// rm has its own error for a folder without `recursive`.
 function removed(work: () => any, path: any): any {
   try { return work(); } catch (error: any) {
     if (error?.code !== "EISDIR") throw error;
@@ -221,7 +221,7 @@ async function whole(data: any): Promise<any> {
   return Buffer.concat(parts);
 }
 
-// -- callbacks: every promise with its result handed over -----------------------------------------------------------------------
+// -- callbacks: every promise function, with its result passed to a callback ----------------------------------------------------
 
 const callbacks: any = {};
 for (const name of ["readFile", "writeFile", "appendFile", "stat", "lstat", "readdir", "mkdir", "mkdtemp", "unlink", "rmdir", "rm", "rename", "copyFile", "access", "realpath", "readlink", "symlink", "chmod", "utimes", "truncate", "cp", "opendir", "chown", "lutimes"]) {
@@ -248,7 +248,7 @@ export function createReadStream(path: any, options: any = {}): any {
   const given = typeof options === "string" ? { encoding: options } : options ?? {};
   let at = given.start ?? 0;
   const end = given.end ?? Infinity;
-  // A file that cannot be opened is an error even when nobody reads.
+  // A file that cannot be opened is an error even without a reader.
   const ready = perform({ ...op.access(name, constants.R_OK), syscall: "open" });
   const stream: any = new Readable({
     encoding: given.encoding, highWaterMark: given.highWaterMark ?? 65536, signal: given.signal,

@@ -102,7 +102,7 @@ function connectError(error: any, host: string): any {
   return systemError(code, "connect", host, undefined, error);
 }
 
-// Connections are the host's; an agent keeps what its owner set, and names requests as Node does.
+// The host makes the connections; an agent only stores its options, and names requests as Node does.
 class HttpAgent extends EventEmitter {
   defaultPort = 80;
   protocol = "http:";

@@ -95,7 +95,7 @@ function show(value: any, c: Context, top = false): string {
 function complex(value: any, c: Context): string {
   const constructor = nameOf(value);
   let tag = "";
-  try { tag = value[Symbol.toStringTag] ?? ""; } catch { /* a getter that throws shows nothing */ }
+  try { tag = value[Symbol.toStringTag] ?? ""; } catch { /* a getter that throws gives no tag */ }
   if (typeof tag !== "string" || tag === constructor) tag = "";
   const keys = keysOf(value, c);
   const label = (fallback: string, size?: number): string => {
@@ -235,8 +235,8 @@ function errorText(error: any, keys: PropertyKey[], c: Context): string {
   const name = error.name ?? "Error";
   const head = error.message ? `${name}: ${error.message}` : String(name);
   let stack = typeof error.stack === "string" && error.stack !== "" ? error.stack : "";
-  // This engine's stack holds the frames alone; Node's begins with the error itself.
-  if (stack === head) stack = `[${head}]`; // an error that nobody threw from anywhere
+  // This engine's stack has only the frames; Node's begins with the error itself.
+  if (stack === head) stack = `[${head}]`; // an error without a stack
   else if (!stack.startsWith(head)) stack = stack.trim() === "" ? `[${head}]` : /^\s*at /.test(stack) ? `${head}\n${stack.replace(/\n+$/, "")}` : stack.includes("\n    at") ? stack : head;
   if ("cause" in error && !keys.includes("cause")) keys.push("cause");
   if (Array.isArray(error.errors) && !keys.includes("errors")) keys.push("errors");
@@ -250,7 +250,7 @@ function layout(output: string[], prefix: string, open: string, close: string, c
   if (c.compact !== true && typeof c.compact === "number" && c.compact >= 1) {
     const entries = output.length;
     if (list && entries > 6) output = grouped(output, c, value);
-    // One line holds at most three inner levels, and stays within the length that is asked for.
+    // One line has at most three inner levels, and stays within the requested length.
     if (c.current - c.level < c.compact && entries === output.length) {
       let total = output.length * 2 + c.indent + open.length + prefix.trimEnd().length + 10;
       for (const text of output) total += c.colors ? width(text) : text.length;
@@ -264,7 +264,7 @@ function layout(output: string[], prefix: string, open: string, close: string, c
   return `${start}${pad}  ${output.join(`,${pad}  `)}${pad}${close}`;
 }
 
-// More than six short entries of a list stand in columns.
+// More than six short entries of a list are shown in columns.
 function grouped(output: string[], c: Context, value: any): string[] {
   let total = 0;
   let most = 0;

@@ -1,4 +1,4 @@
-// node:module: require, and Node's search for a module over the files that the extension may read.
+// node:module: require, and Node's module search over the files that the extension may read.
 
 import { NODE_BUILTINS } from "@forestay/table";
 import { hasModule } from "../modules";
@@ -9,7 +9,7 @@ import { fileURLToPath, pathToFileURL } from "./url";
 export const builtinName = (specifier: string): string => `pi:node/${specifier.replace(/^node:/, "").replace(/\//g, "_")}`;
 export const isBuiltin = (specifier: string): boolean => NODE_BUILTINS.includes(String(specifier).replace(/^node:/, ""));
 
-// Finds what is built in, what is bundled under its name, and JSON files beside the extension.
+// Finds built-in modules, modules that are bundled under their name, and JSON files beside the extension.
 export function createRequire(from: any): any {
   const base = typeof from === "string" && !from.startsWith("file:") ? from : fileURLToPath(from);
   const find = (globalThis as any).__forestay_modules__;
@@ -20,7 +20,7 @@ export function createRequire(from: any): any {
     if (path?.endsWith(".json")) return JSON.parse(find("pi:node/fs").readFileSync(path, "utf8"));
     throw notFound(specifier, base);
   };
-  const require: any = { require: (specifier: string): any => load(specifier) }.require; // its name is part of it
+  const require: any = { require: (specifier: string): any => load(specifier) }.require; // so that the function's name is `require`
   require.resolve = (specifier: string): string => {
     if (typeof specifier !== "string") throw argumentError("request", "of type string", specifier);
     const found = isBuiltin(specifier) ? specifier : located(specifier, base, REQUIRED) ?? (hasModule(specifier) ? specifier : undefined);
@@ -33,7 +33,7 @@ export function createRequire(from: any): any {
   return require;
 }
 
-// `import.meta.resolve`: an address.
+// `import.meta.resolve`: returns a URL.
 function resolveModule(specifier: string, base: string): string {
   if (isBuiltin(specifier)) return specifier.startsWith("node:") ? specifier : `node:${specifier}`;
   if (/^[a-z][a-z0-9+.-]*:/i.test(specifier) || /^\.{0,2}\//.test(specifier)) return new URL(specifier, pathToFileURL(base)).href;
@@ -85,7 +85,7 @@ function located(specifier: string, base: string, conditions: string[]): string 
   return undefined;
 }
 
-// A package's `exports`: the subpath, or the longest pattern that fits it, under the first condition that holds.
+// A package's `exports`: the subpath, or the longest pattern that matches it, with the first condition that holds.
 function exported(exports: any, subpath: string, conditions: string[]): string | undefined {
   const listed = typeof exports === "object" && !Array.isArray(exports) && Object.keys(exports).some((key) => key.startsWith(".")) ? exports : { ".": exports };
   if (Object.hasOwn(listed, subpath) && !subpath.includes("*")) return chosen(listed[subpath], conditions, "");

@@ -1,5 +1,5 @@
-// The part of node:net that computes on addresses. There are no sockets here, and no `node:net`: only a file that takes
-// nothing else from it is given this.
+// The part of node:net that computes with addresses. There are no sockets and no full `node:net`: only a file that
+// imports nothing else from it gets this module.
 
 import { argumentError, defineNode } from "./define";
 
@@ -35,7 +35,7 @@ const isIPv4 = (value: any): boolean => V4.test(`${value}`);
 const isIPv6 = (value: any): boolean => groups(`${value}`) !== undefined;
 export const isIP = (value: any): number => (isIPv4(value) ? 4 : isIPv6(value) ? 6 : 0);
 
-// An address as one number; a mapped one (`::ffff:1.2.3.4`) is the IPv4 address that it holds.
+// Converts an address to one number; a mapped address (`::ffff:1.2.3.4`) becomes its IPv4 address.
 function number(address: string, family: string): bigint {
   if (family === "ipv4") {
     if (!isIPv4(address)) throw Object.assign(new TypeError("Invalid address"), { code: "ERR_INVALID_ADDRESS" });

@@ -1,11 +1,11 @@
-// node:os and node:constants: what the host says about the machine.
+// node:os and node:constants: the host's facts about the machine.
 
 import { hostCallSync } from "../bridge";
 import { environment } from "../environment";
 import { defineNode } from "./define";
 
 let facts: any, temporary: string | undefined;
-// What the host says about the machine; refused, it is a plain Linux box without a name.
+// Returns the host's facts about the machine; after a refusal, those of a plain Linux machine without a name.
 export function system(): any {
   if (facts === undefined) {
     try {

@@ -1,4 +1,4 @@
-// node:path for POSIX. Pure, apart from the current folder in `resolve`.
+// node:path for POSIX. Pure, except for the current folder in `resolve`.
 
 import { environment } from "../environment";
 import { defineModule } from "../modules";

@@ -1,4 +1,4 @@
-// process and console: the host's facts, filtered by policy; output goes to the host's log.
+// process and console: facts from the host, filtered by policy; output goes to the host's log.
 
 import { hostCall, hostCallSync, memoryBytes, nextTick, now, report } from "../bridge";
 import { environment } from "../environment";
@@ -24,7 +24,7 @@ function variable(name: string): string | undefined {
     try {
       value = hostCallSync("env", { op: "get", name }).value ?? undefined;
     } catch {
-      value = undefined; // what may not be seen is not there
+      value = undefined; // a variable that is not granted counts as unset
     }
     read.set(name, value);
   }
@@ -51,13 +51,13 @@ const env: any = new Proxy(Object.create(null), {
   defineProperty: (_target, name, found) => { if (typeof name === "string") { written.set(name, String(found.value)); removed.delete(name); } return true; },
 });
 
-// What the extension set itself, for the programs that it starts.
+// The variables that the extension set itself, for the programs that it starts.
 export const ownVariables = (): Record<string, string> => Object.fromEntries(written);
 
 // -- output --------------------------------------------------------------------------------------------------------------
 
 function log(level: string, message: string): void {
-  // A log that may not be written must not disturb the code that logs.
+  // A refused log entry must not disturb the code that logs.
   hostCall("log", { level, event: "extension.log", message }).then(() => undefined, () => undefined);
 }
 
@@ -111,7 +111,7 @@ console.Console = class Console { constructor() { Object.assign(this, console); 
 // -- process ---------------------------------------------------------------------------------------------------------------
 
 const uptime = (): number => since() / 1000;
-// The extension has its memory for itself, and all of it counts as used.
+// The memory belongs to this extension alone, and all of it counts as used.
 const memoryUsage = (): any => { const bytes = memoryBytes(); return { rss: bytes, heapTotal: bytes, heapUsed: bytes, external: 0, arrayBuffers: 0 }; };
 const refuse = (name: string) => (): never => { const error: any = new Error(`${name} is not available to extensions`); error.code = "ERR_FEATURE_UNAVAILABLE_ON_PLATFORM"; throw error; };
 

@@ -41,7 +41,7 @@ export class Interface extends EventEmitter {
     if (typeof options === "function") { done = options; options = {}; }
     if (this.closed) throw Object.assign(new Error("readline was closed"), { code: "ERR_USE_AFTER_CLOSE" });
     this.#output?.write?.(text);
-    // Nobody types into an extension's own input; a person is asked through the host.
+    // An extension has no standard input of its own, so the host asks a person.
     if (this.#input === (globalThis as any).process.stdin) hostCall("ui", { op: "input", title: text, placeholder: "" }, { signal: options?.signal }).then((body: any) => done(body.value ?? ""), () => { done(""); });
     else this.#questions.push(done);
   }

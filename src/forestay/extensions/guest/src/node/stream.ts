@@ -59,7 +59,7 @@ export class Readable extends Stream {
   get errored(): any { return this._r.errored; }
   get closed(): boolean { return this._r.closed; }
   get readableAborted(): boolean { return this.destroyed && !this._r.emittedEnd; }
-  _read(_size?: number): void { /* a source overrides it, or pushes by itself */ }
+  _read(_size?: number): void { /* a subclass overrides it or pushes data itself */ }
   _destroy(error: any, done: (error?: any) => void): void { done(error); }
   setEncoding(encoding: any): this { this._r.decoder = new StringDecoder(encoding); this._r.encoding = encoding; return this; }
   push(chunk: any, encoding?: any): boolean {
@@ -239,7 +239,7 @@ export class Readable extends Stream {
   static isDisturbed(stream: any): boolean { return stream?._r?.flowing !== null; }
 }
 
-// The writable half, as functions over a state, so that Writable and Duplex share them.
+// The writable half as functions over a state, which Writable and Duplex share.
 function startWritable(stream: any, options: any): void {
   const object = options?.objectMode === true || options?.writableObjectMode === true;
   hide(stream, "_w", { queue: [] as any[], size: 0, object, mark: highMark(options, options?.writableHighWaterMark, object), busy: false, ending: false, finished: false, needDrain: false, corked: 0, encoding: options?.defaultEncoding ?? "utf8", decode: options?.decodeStrings !== false, errored: null, done: [] as any[], autoDestroy: options?.autoDestroy !== false });
@@ -336,7 +336,7 @@ export class Writable extends Stream {
   declare writableEnded: boolean;
   declare writableFinished: boolean;
   closed = false;
-  // A duplex stream is one by what it can do, not by what it descends from.
+  // A duplex stream counts as Writable, although it does not inherit from it.
   static [Symbol.hasInstance](value: any): boolean {
     return Function.prototype[Symbol.hasInstance].call(this, value) || (this.prototype === Writable.prototype && value instanceof Duplex);
   }
@@ -398,7 +398,7 @@ export class Transform extends Duplex {
     this._flush((error?: any, value?: any) => { if (error) return done(error); if (value !== null && value !== undefined) this.push(value); this.push(null); done(); });
   }
 }
-(Transform.prototype as any)._read = function (): void { /* what is written is what is read */ };
+(Transform.prototype as any)._read = function (): void { /* the written data is the data to read */ };
 
 export class PassThrough extends Transform {
   _transform(chunk: any, _encoding: any, done: any): void { done(null, chunk); }

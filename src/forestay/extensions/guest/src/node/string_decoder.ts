@@ -1,4 +1,4 @@
-// node:string_decoder: bytes that arrive in parts, as text.
+// node:string_decoder: decodes bytes that arrive in parts.
 
 import { bytesOf, utf8Decode, utf8Incomplete } from "../globals/encoding";
 import { decode, encodingOf } from "./buffer";

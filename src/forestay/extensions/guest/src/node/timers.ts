@@ -1,4 +1,4 @@
-// node:timers and node:timers/promises, over the loop.
+// node:timers and node:timers/promises, over the event loop.
 
 import { defineNode } from "./define";
 import * as loop from "../loop";

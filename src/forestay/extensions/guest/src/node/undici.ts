@@ -1,6 +1,6 @@
-// undici: the HTTP client that the platform serves itself, over the http connector. A dispatcher says how a connection is
-// made; here the host makes it. What only tunes one (timeouts, pipelining, sizes) is accepted; what would have it made
-// otherwise (sockets, certificates, a proxy, a dispatch of its own) is refused when a request goes that way.
+// undici: an HTTP client that the platform provides, over the http connector. A dispatcher decides how to make a
+// connection; here the host makes it. Options that only tune a connection (timeouts, pipelining, sizes) are accepted.
+// Options that change how it is made (sockets, certificates, a proxy, an own dispatch) are refused at the request.
 
 import { defineModule } from "../modules";
 import { FormData } from "../globals/blob";
@@ -33,7 +33,7 @@ const unsupported = (what: string): any => new errors.NotSupportedError(`${what}
 
 // -- dispatchers ---------------------------------------------------------------------------------------------------------
 
-// Options of a connection that change nothing that a caller could rely on here.
+// Options of a connection that have no effect that a caller could rely on here.
 const HARMLESS = new Set(["timeout", "keepAlive", "keepAliveInitialDelay", "autoSelectFamily", "autoSelectFamilyAttemptTimeout", "maxCachedSessions", "allowH2", "noDelay"]);
 const OWN_WAYS = ["factory", "interceptors", "socketPath", "localAddress", "tls", "requestTls", "proxyTls", "clientFactory"];
 
@@ -52,7 +52,7 @@ class Dispatcher extends EventEmitter {
   #refused: string | undefined;
   #origin: string | undefined;
   constructor(refusal?: string, origin?: any) { super(); this.#refused = refusal; this.#origin = origin === undefined ? undefined : new URL(String(origin?.href ?? origin)).origin; }
-  // Throws when a request cannot go the way that this dispatcher stands for.
+  // Throws if a request cannot use this dispatcher.
   static usable(dispatcher: any): void {
     if (!(dispatcher instanceof Dispatcher)) throw unsupported("A dispatcher of another client");
     if (dispatcher.dispatch !== Dispatcher.prototype.dispatch) throw unsupported("A dispatcher with a dispatch of its own");
@@ -72,7 +72,7 @@ class Agent extends Dispatcher { constructor(options: any = {}) { super(refused(
 class Client extends Dispatcher { constructor(origin: any, options: any = {}) { super(refused(options), origin); } }
 class Pool extends Client {}
 class ProxyAgent extends Dispatcher { constructor(_options: any) { super("A proxy of the extension's choice"); } }
-// Which proxy the environment names is known to the host, which makes the connection.
+// The host makes the connection, and knows the proxy of the environment.
 class EnvHttpProxyAgent extends Dispatcher { constructor(options: any = {}) { super(options.httpProxy || options.httpsProxy ? "A proxy of the extension's choice" : refused(options)); } }
 
 let everywhere: any = new Agent();
@@ -81,7 +81,7 @@ function setGlobalDispatcher(agent: any): void {
   if (typeof agent?.dispatch !== "function") throw new errors.InvalidArgumentError("Argument agent must implement Agent");
   everywhere = agent;
 }
-// The global fetch goes the same way, as in Node.
+// The global fetch uses the same dispatcher, as in Node.
 dispatching.check = (dispatcher: any) => Dispatcher.usable(dispatcher ?? everywhere);
 
 // -- requests --------------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ async function bytes(body: any): Promise<{ body?: any; type?: string }> {
   return { body: await held.bytes(), type: body instanceof FormData ? held.headers.get("content-type") ?? undefined : undefined };
 }
 
-// The answer's head and its body as a stream; a redirect is an answer like any other.
+// Returns the answer's head and its body as a stream; a redirect is an answer like any other.
 async function send(given: any, options: any): Promise<any> {
   Dispatcher.usable(options.dispatcher ?? everywhere);
   for (const gone of ["maxRedirections", "throwOnError"]) if (options[gone]) throw new errors.InvalidArgumentError(`${gone} is not supported`);
@@ -144,7 +144,7 @@ function limit(ms: any, late: () => void): { again: () => void; stop: () => void
   return { again, stop };
 }
 
-// The body of `request()`: a stream that can be read whole, once.
+// The body of `request()`: a stream that can also be read whole, once.
 function readable(answer: any): any {
   let held: any;
   const whole = (): any => (held ??= new Response(answer, { headers: { "content-type": String(answer.headers["content-type"] ?? "") } }));
@@ -175,7 +175,7 @@ async function stream(given: any, options: any, factory: any): Promise<any> {
   return { opaque: options.opaque ?? null, trailers: {} };
 }
 
-// A handler of either generation: `onHeaders` and its kin, or `onResponseStart` and its kin.
+// A handler of either generation: with `onHeaders` and so on, or with `onResponseStart` and so on.
 async function dispatch(given: any, options: any, handler: any): Promise<void> {
   const control = new (globalThis as any).AbortController();
   const controller = { abort: (reason?: any) => control.abort(reason ?? new errors.RequestAbortedError()), pause() {}, resume() {}, paused: false, get aborted() { return control.signal.aborted; }, get reason() { return control.signal.reason ?? null; } };
@@ -205,4 +205,4 @@ const undici: any = {
 };
 Object.defineProperty(undici, "default", { value: undici, enumerable: false });
 defineModule("pi:web/undici", undici);
-defineModule("undici", undici); // what `createRequire` asks for
+defineModule("undici", undici); // for `createRequire`

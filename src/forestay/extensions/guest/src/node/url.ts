@@ -1,4 +1,4 @@
-// node:url: file addresses, and the old parser beside the URL class.
+// node:url: file URLs, and the old parser beside the URL class.
 
 import { percentDecode, punycode, URL, URLSearchParams } from "../globals/url";
 import { argumentError, defineNode } from "./define";

@@ -1,4 +1,4 @@
-// path.win32: Windows paths as text, on any platform. A path is a device (`C:`, `\\server\share`), perhaps a separator
+// path.win32: Windows paths as text, on any platform. A path is a device (`C:`, `\\server\share`), an optional separator
 // that makes it absolute, and parts.
 
 import { environment } from "../environment";
@@ -14,7 +14,7 @@ function check(value: any, name = "path"): string {
 const isSeparator = (one: string | undefined): boolean => one === "\\" || one === "/";
 const parts = (path: string): string[] => path.split(/[\\/]+/).filter((part) => part !== "");
 
-// What a path begins with, `root` as it is written there.
+// Parses the beginning of a path; `root` is its original spelling.
 function place(path: string): Place {
   const share = /^[\\/]{2}([^\\/]+)[\\/]+([^\\/]+)([\\/]?)/.exec(path);
   if (share) return { device: `\\\\${share[1]}\\${share[2]}`, absolute: true, root: share[0], rest: path.slice(share[0].length) };
@@ -35,7 +35,7 @@ function squeeze(path: string, absolute: boolean): string {
   return out.join("\\");
 }
 
-// `\\?\` and `\\.\` name devices, not servers: everything after them is path.
+// `\\?\` and `\\.\` name devices, not servers: everything after them is the path.
 function rooted(path: string): Place {
   const named = /^[\\/]{2}([?.])[\\/]+(?=[^\\/])/.exec(path);
   return named ? { device: `\\\\${named[1]}`, absolute: true, root: named[0], rest: path.slice(named[0].length) } : place(path);
@@ -48,7 +48,7 @@ export function normalize(path: string): string {
   let tail = squeeze(rest, absolute);
   if (tail === "" && !absolute) tail = ".";
   if (tail !== "" && isSeparator(rest[rest.length - 1])) tail += "\\";
-  // What has no device must not look as if it had one once its parts are put together.
+  // A path without a device must not look like one with a device after its parts are joined.
   if (device === "" && !absolute && (/^[A-Za-z]:/.test(tail) || /:([\\/]|$)/.test(path))) tail = `.\\${tail}`;
   return device + (absolute ? "\\" : "") + tail;
 }
@@ -56,7 +56,7 @@ export function normalize(path: string): string {
 export function join(...given: string[]): string {
   const used = given.map((part) => check(part)).filter((part) => part !== "");
   if (used.length === 0) return ".";
-  // Two separators at the front are a server only if the first part was written so.
+  // Two separators at the front name a server only if the first part was written so.
   const joined = used.join("\\");
   return normalize(/^[\\/]{2}[^\\/]/.test(used[0]) ? joined : joined.replace(/^[\\/]{2,}/, "\\"));
 }

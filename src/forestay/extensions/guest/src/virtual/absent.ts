@@ -1,5 +1,5 @@
-// Classes that only the program pi itself has: its sessions, its terminal, its package manager. An extension may name one
-// while it loads (extend it, patch a method of its prototype); to make one fails and says why.
+// Classes that exist only in the pi program: its sessions, its terminal, its package manager. An extension may use one
+// while it loads (extend it, patch its prototype); making an instance throws an error with the reason.
 
 export function absent(names: string): Record<string, any> {
   const made: Record<string, any> = {};

@@ -1,5 +1,5 @@
-// @mariozechner/pi-coding-agent: the helpers that extensions import at run time. What only the program pi itself has
-// (its sessions, its terminal, its package manager) is not here: its classes can be named, its functions are undefined.
+// @mariozechner/pi-coding-agent: the helpers that extensions import at run time. The parts that only the pi program has
+// (its sessions, its terminal, its package manager) are missing: their classes exist by name, their functions do not.
 
 import { absent } from "./absent";
 import { environment } from "../environment";
@@ -30,7 +30,7 @@ function bashText(message: any): string {
 const blocks = (content: any): any[] => (typeof content === "string" ? [{ type: "text", text: content }] : content);
 const user = (content: any, timestamp: any): any => ({ role: "user", content, timestamp });
 
-// The messages of a session as a model takes them: user, assistant and tool results; the host's own kinds as users' text.
+// Converts a session's messages for a model: user, assistant and tool results; the host's own kinds become user text.
 export function convertToLlm(messages: any[]): any[] {
   return messages.flatMap((message) => {
     switch (message.role) {
@@ -67,7 +67,7 @@ export function serializeConversation(messages: any[]): string {
   return parts.join("\n\n");
 }
 
-// About four characters to a token.
+// About four characters for one token.
 function estimateTokens(message: any): number {
   let size = 0;
   for (const block of message.content === undefined ? [] : blocks(message.content)) size += block.type === "image" ? 4800 : block.text?.length ?? block.thinking?.length ?? (block.name?.length ?? 0) + JSON.stringify(block.arguments ?? {}).length;
@@ -81,7 +81,7 @@ const calculateContextTokens = (usage: any): number => usage.totalTokens || usag
 const parseSessionEntries = (content: string): any[] => content.trim().split("\n").flatMap((line) => { try { return line.trim() ? [JSON.parse(line)] : []; } catch { return []; } });
 const getLatestCompactionEntry = (entries: any[]): any => entries.findLast((entry) => entry.type === "compaction") ?? null;
 
-// The messages of the branch that ends at `leaf`, with the last compaction in the place of what it replaced.
+// Returns the messages of the branch that ends at `leaf`, with the last compaction in place of the messages it replaced.
 function buildSessionContext(entries: any[], leaf?: string | null, known?: Map<string, any>): any {
   const byId = known ?? new Map(entries.filter((entry) => entry.id).map((entry) => [entry.id, entry]));
   const path: any[] = [];

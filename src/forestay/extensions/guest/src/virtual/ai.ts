@@ -5,7 +5,7 @@ import { hostCall, hostCallSync } from "../bridge";
 import { defineModule } from "../modules";
 import { SCOPES, parts, providerStreams } from "./ai_parts";
 
-// What a schema of strings looks like to providers that know no unions.
+// A schema of strings for providers that do not support unions.
 export function StringEnum(values: readonly string[], options: any = {}): any {
   return (Type as any).Unsafe({ type: "string", enum: [...values], ...(options?.description ? { description: options.description } : {}), ...(options?.default ? { default: options.default } : {}) });
 }
@@ -66,7 +66,7 @@ function request(model: any, context: any, options: any): any {
   return { op: "complete", model: { provider: model?.provider, id: model?.id, api: model?.api }, context: { systemPrompt: context?.systemPrompt, messages: context?.messages ?? [], tools: (context?.tools ?? []).map((tool: any) => ({ name: tool.name, description: tool.description, parameters: tool.parameters })) }, options: settings };
 }
 
-// The host holds the keys; an extension's own key is neither needed nor sent. A provider that the extension registered
+// The host has the keys; an extension's own key is neither needed nor sent. A provider that the extension registered
 // itself answers for the models of its api.
 export function stream(model: any, context: any, options: any = {}): any {
   const own = providers.get(model?.api);
@@ -107,7 +107,7 @@ function byHost(model: any, context: any, options: any): AssistantMessageEventSt
 export const complete = (model: any, context: any, options?: any): Promise<any> => stream(model, context, options).result();
 
 const models = (): any[] => { try { return hostCallSync("model", { op: "list" }).models ?? []; } catch { return []; } };
-// A model that the host does not know is still named: asking it then says that it is not there.
+// A model that the host does not know is still returned; a request to it then fails with that reason.
 const getModel = (provider: string, id: string): any => models().find((model) => model.provider === provider && model.id === id) ?? { id, name: id, provider, api: "forestay", baseUrl: "", reasoning: false, input: ["text"], cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 }, contextWindow: 128000, maxTokens: 8192 };
 
 function calculateCost(model: any, usage: any): any {
@@ -120,10 +120,10 @@ const LEVELS = ["off", "minimal", "low", "medium", "high", "xhigh"];
 const levels = (model: any): string[] => (!model?.reasoning ? ["off"] : LEVELS.filter((level) => (model.thinkingLevelMap ? level === "off" || model.thinkingLevelMap[level] !== null : level !== "xhigh")));
 const clamp = (model: any, level: string): string => { const allowed = levels(model); for (let at = LEVELS.indexOf(level); at >= 0; at--) if (allowed.includes(LEVELS[at])) return LEVELS[at]; return allowed[0]; };
 
-// The longest beginning of unfinished JSON that can be closed to a value.
+// Parses the longest beginning of unfinished JSON that can be closed to a value.
 export function parseStreamingJson(text: string | undefined): any {
   if (!text || text.trim() === "") return {};
-  try { return JSON.parse(text); } catch { /* not whole yet */ }
+  try { return JSON.parse(text); } catch { /* incomplete */ }
   const stack: string[] = [];
   let inside = false;
   for (let i = 0; i < text.length; i++) {
@@ -137,7 +137,7 @@ export function parseStreamingJson(text: string | undefined): any {
   let head = inside ? `${text.replace(/\\$/, "")}"` : text;
   for (let tries = 0; tries < 200; tries++) {
     const plain = head.replace(/[\s,]+$/, "").replace(/,?\s*"(?:[^"\\]|\\.)*"\s*:?\s*$/, (tail) => (/:\s*$/.test(tail) ? "" : tail)).replace(/:\s*$/, ": null");
-    for (const attempt of [plain + close, plain.replace(/,?\s*"(?:[^"\\]|\\.)*"\s*$/, "") + close]) { try { return JSON.parse(attempt); } catch { /* shorter, then */ } }
+    for (const attempt of [plain + close, plain.replace(/,?\s*"(?:[^"\\]|\\.)*"\s*$/, "") + close]) { try { return JSON.parse(attempt); } catch { /* try a shorter beginning */ } }
     const shorter = head.replace(/[^\s,{[:]+\s*$/, "");
     if (shorter === head || shorter === "") break;
     head = shorter;
@@ -149,7 +149,7 @@ const repairJson = (text: string): string => text.replace(/"(?:[^"\\]|\\[\s\S])*
 const OVERFLOW = /prompt is too long|request_too_large|exceeds the context window|input token count.*exceeds|maximum prompt length|reduce the length of the messages|maximum context length|exceeds the available context size|greater than the context length|exceeded model token limit|too large for model/i;
 const isContextOverflow = (message: any, contextWindow?: number): boolean => (message?.stopReason === "error" && OVERFLOW.test(message.errorMessage ?? "")) || (contextWindow !== undefined && (message?.usage?.input ?? 0) + (message?.usage?.cacheRead ?? 0) > contextWindow);
 
-// The host converts and validates, by the same rules as before a tool runs.
+// The host converts and validates, with the same rules as before a tool runs.
 const validate = (tool: any, call: any): any => {
   try { return hostCallSync("crypto", { op: "arguments", tool: `${tool.name}`, schema: tool.parameters, typebox: "~kind" in tool.parameters, arguments: call.arguments }).value; }
   catch (error: any) { throw new Error(error.message); }

@@ -1,5 +1,5 @@
-// The rest of pi-ai: its providers under their own paths, diagnostics, stand-in messages, and sign-ins. Every provider is
-// reached through the host, which holds the keys and speaks to it; so nothing here opens a connection or knows a secret.
+// The rest of pi-ai: its providers under their own paths, diagnostics, stand-in messages, and sign-ins. The host has the
+// keys and makes the requests to every provider, so nothing here opens a connection or knows a secret.
 
 import { defineModule } from "../modules";
 
@@ -15,7 +15,7 @@ export function providerStreams(stream: any): Record<string, any> {
   for (const [path, name] of Object.entries(PROVIDERS)) {
     const own: Record<string, any> = { [`stream${name}`]: stream, [`streamSimple${name}`]: stream };
     Object.assign(all, own);
-    // The host keeps no web sockets for an extension: there are none to count or to close.
+    // The host opens no web sockets for an extension, so there are none to count or close.
     if (name === "OpenAICodexResponses") Object.assign(own, { getOpenAICodexWebSocketDebugStats: () => undefined, resetOpenAICodexWebSocketDebugStats: () => undefined, closeOpenAICodexWebSocketSessions: () => undefined });
     for (const scope of SCOPES) defineModule(`${scope}/pi-ai/${path}`, own);
   }
@@ -34,13 +34,13 @@ function extractDiagnosticError(value: any): any {
 const createAssistantMessageDiagnostic = (type: string, error: any, details?: any): any => ({ type, timestamp: Date.now(), error: extractDiagnosticError(error), ...(details === undefined ? {} : { details }) });
 const appendAssistantMessageDiagnostic = (message: any, diagnostic: any): void => { message.diagnostics = [...(message.diagnostics ?? []), diagnostic]; };
 
-// -- what is to be done when a session ends --
+// -- clean-up at the end of a session --
 
 const cleanups = new Set<(session?: string) => void>();
 const registerSessionResourceCleanup = (run: (session?: string) => void): (() => void) => { cleanups.add(run); return () => void cleanups.delete(run); };
 const cleanupSessionResources = (session?: string): void => { for (const run of cleanups) run(session); };
 
-// -- messages as a model would have written them --
+// -- messages in the form of a model's --
 
 const fauxText = (text: string): any => ({ type: "text", text });
 const fauxThinking = (thinking: string): any => ({ type: "thinking", thinking });
@@ -57,7 +57,7 @@ export const parts: Record<string, any> = {
   findEnvKeys: () => undefined, registerBuiltInApiProviders: () => undefined, setBedrockProviderModule: () => undefined,
 };
 
-// -- sign-ins: an extension may register its own; those of pi are the host's to make --
+// -- sign-ins: an extension may register its own; the host makes those of pi --
 
 const hosts = (what: string) => async (): Promise<never> => { throw new Error(`${what} is made by the host, not by an extension: give the host the provider's key.`); };
 const known = [["anthropic", "Anthropic (Claude Pro/Max)", true], ["github-copilot", "GitHub Copilot", false], ["openai-codex", "ChatGPT Plus/Pro (Codex Subscription)", true]] as const;

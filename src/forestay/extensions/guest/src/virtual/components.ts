@@ -1,4 +1,4 @@
-// The components of pi-tui: each renders to lines of text of a given width and takes keys.
+// The components of pi-tui: each renders lines of text for a given width and handles keys.
 
 import { decodeKittyPrintable, getKeybindings, matchesKey, typed } from "./keys";
 import { fuzzyFilter } from "./fuzzy";
@@ -138,7 +138,7 @@ export class LineState {
   wordLeft(): number { const found = /(?:[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]+)\s*$/u.exec(this.text.slice(0, this.at)); return found ? found.index : 0; }
   wordRight(): number { const found = /^\s*(?:[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]+)/u.exec(this.text.slice(this.at)); return this.at + (found ? found[0].length : this.text.length - this.at); }
   cut(from: number, to: number): string { const gone = this.text.slice(from, to); this.text = this.text.slice(0, from) + this.text.slice(to); this.at = from; return gone; }
-  // Whether the key was one that edits a line.
+  // Handles a key; returns whether it edits a line.
   key(data: string, killed: { text: string }): boolean {
     if (bound(data, "tui.editor.deleteCharBackward")) { if (this.at > 0) this.cut(this.at - this.left(), this.at); }
     else if (bound(data, "tui.editor.deleteCharForward")) this.cut(this.at, this.at + this.right());
@@ -162,7 +162,7 @@ export class LineState {
   }
 }
 
-// Bracketed paste arrives between two marks, perhaps in several parts.
+// A bracketed paste arrives between two marks, possibly in several parts.
 export class Paste {
   #open = false;
   #text = "";
@@ -313,7 +313,7 @@ export class SettingsList {
   }
 }
 
-// Without a terminal that draws pictures, an image is its description.
+// There is no terminal that draws pictures, so an image is its description.
 export class Image {
   #text: string;
   constructor(_data: string, mimeType: string, theme: any, options: any = {}, dimensions?: any) {

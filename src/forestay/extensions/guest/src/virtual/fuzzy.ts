@@ -1,4 +1,4 @@
-// Fuzzy matching: every letter of the query in order; runs, word starts and early places count in favour. Lower is better.
+// Fuzzy matching: every letter of the query in order; runs, word starts and early places lower the score, which is better.
 
 export function fuzzyMatch(query: string, text: string): { matches: boolean; score: number } {
   const wanted = query.toLowerCase();

@@ -1,4 +1,4 @@
-// Keys as a terminal sends them: old sequences, modifyOtherKeys and the kitty protocol, by one name each.
+// Parses a terminal's keys (old sequences, modifyOtherKeys and the kitty protocol) into one name each.
 
 const NAMES = ["escape", "esc", "enter", "return", "tab", "space", "backspace", "delete", "insert", "clear", "home", "end", "pageUp", "pageDown", "up", "down", "left", "right", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12"];
 const SIGNS: Record<string, string> = { backtick: "`", hyphen: "-", equals: "=", leftbracket: "[", rightbracket: "]", backslash: "\\", semicolon: ";", quote: "'", comma: ",", period: ".", slash: "/", exclamation: "!", at: "@", hash: "#", dollar: "$", percent: "%", caret: "^", ampersand: "&", asterisk: "*", leftparen: "(", rightparen: ")", underscore: "_", plus: "+", pipe: "|", tilde: "~", leftbrace: "{", rightbrace: "}", colon: ":", lessthan: "<", greaterthan: ">", question: "?" };
@@ -34,7 +34,7 @@ function keyOfCode(code: number): string | undefined {
 function decode(data: string): Press | undefined {
   let found = /^\u001b\[(\d+)(?::(\d*))?(?::(\d*))?(?:;(\d*)(?::(\d))?)?(?:;[\d:]*)?u$/.exec(data);
   if (found) {
-    // On another keyboard layout, the key in the Latin place is sent as well.
+    // On another keyboard layout, the terminal also sends the key of the Latin layout.
     const own = keyOfCode(Number(found[1]));
     const key = own ?? (found[3] ? keyOfCode(Number(found[3])) : undefined);
     if (key === undefined) return undefined;
@@ -76,7 +76,7 @@ const name = (press: Press): string => `${press.shift ? "shift+" : ""}${press.ct
 export function parseKey(data: string): string | undefined {
   const press = decode(data);
   if (press === undefined) return undefined;
-  // A capital letter that came as a character is named as that character.
+  // A capital letter that was sent as a character is named by that character.
   return data.length === 1 && /[A-Z]/.test(data) ? data : name(press);
 }
 
@@ -99,7 +99,7 @@ export function matchesKey(data: string, id: string): boolean {
 export const isKeyRelease = (data: string): boolean => decode(data)?.event === "release";
 export const isKeyRepeat = (data: string): boolean => decode(data)?.event === "repeat";
 
-// The character that a key of the kitty protocol types, when it types one.
+// Returns the character that a key of the kitty protocol types, if any.
 export function decodeKittyPrintable(data: string): string | undefined {
   const found = /^\u001b\[(\d+)(?::(\d*))?(?::\d*)?(?:;(\d*)(?::(\d))?)?(?:;[\d:]*)?u$/.exec(data);
   if (!found || found[4] === "3") return undefined;
@@ -113,7 +113,7 @@ let kitty = false;
 export const isKittyProtocolActive = (): boolean => kitty;
 export const setKittyProtocolActive = (active: boolean): void => { kitty = active; };
 
-// What a key types into a text field, or undefined when it is a command.
+// Returns the text that a key types into a text field, or undefined for a command.
 export function typed(data: string): string | undefined {
   const printable = decodeKittyPrintable(data);
   if (printable !== undefined) return printable;

@@ -1,4 +1,4 @@
-// Markdown to lines for a terminal: headings, lists, quotes, code, tables and the inline marks.
+// Renders Markdown as lines for a terminal: headings, lists, quotes, code, tables and inline marks.
 
 import { padded, visibleWidth, wrapTextWithAnsi } from "./width";
 

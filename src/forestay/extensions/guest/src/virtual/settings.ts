@@ -1,4 +1,4 @@
-// The settings of pi, to read: the person's and the project's, each call through the gate for files. Nothing is written.
+// Reads the settings of pi, the person's and the project's, with normal file host calls. Nothing is written.
 
 import { fs } from "../node/fs";
 import { join } from "../node/path";
@@ -6,7 +6,7 @@ import { join } from "../node/path";
 const isObject = (value: any): boolean => typeof value === "object" && value !== null && !Array.isArray(value);
 const copy = (value: any): any => JSON.parse(JSON.stringify(value));
 
-// The project's over the person's; an object is merged member by member, one level down.
+// Lays the project's settings over the person's; objects are merged member by member, one level deep.
 function merged(base: any, over: any): any {
   const all = { ...base };
   for (const [key, value] of Object.entries(over)) if (value !== undefined) all[key] = isObject(value) && isObject(all[key]) ? { ...all[key], ...(value as any) } : value;

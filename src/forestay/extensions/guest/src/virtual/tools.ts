@@ -1,4 +1,4 @@
-// The built-in tools as objects that an extension can wrap: the host performs them, or operations that are handed in.
+// The built-in tools as objects that an extension can wrap: the host performs them, or operations that the caller gives.
 
 import { Type } from "typebox";
 import { hostCall } from "../bridge";
@@ -42,7 +42,7 @@ export const truncateTail = (content: string, options?: any): any => cut(content
 export const truncateLine = (line: string, most = 500): any => (line.length > most ? { text: `${line.slice(0, most)}... [truncated]`, wasTruncated: true } : { text: line, wasTruncated: false });
 
 const queues = new Map<string, Promise<any>>();
-// One change of a file at a time, in the order in which they were asked for.
+// Runs the changes of a file one at a time, in the order of the calls.
 export function withFileMutationQueue<R>(path: string, work: () => Promise<R>): Promise<R> {
   const key = resolve(path);
   const result = (queues.get(key) ?? Promise.resolve()).then(work, work);
@@ -122,7 +122,7 @@ const specs: Record<string, Spec> = {
       const shown = (): any => truncateTail(Buffer.concat(parts).toString());
       const ops = options.operations ?? createLocalBashOperations(options);
       let failure: any;
-      onUpdate?.({ content: [], details: undefined }); // pi says at once that it has begun
+      onUpdate?.({ content: [], details: undefined }); // pi sends an empty update at once
       const done = await ops.exec(context.command, context.cwd, { onData: (data: any) => { parts.push(Buffer.from(data)); onUpdate?.({ content: [{ type: "text", text: shown().content }], details: {} }); }, signal, timeout: params.timeout, env: context.env }).catch((error: any) => { failure = error; return { exitCode: null }; });
       const found = shown();
       const details = found.truncated ? { truncation: found } : undefined;
@@ -160,15 +160,15 @@ export function createLocalBashOperations(options: any = {}): any {
   };
 }
 
-// An edit may be given as one pair of texts; it becomes a list of one.
+// An edit may come as one pair of texts; it becomes a list of one.
 function asEdits(params: any): any {
   if (params === null || typeof params !== "object" || params.oldText === undefined || params.newText === undefined) return params;
   const { oldText, newText, ...rest } = params;
   return { ...rest, edits: [...(rest.edits ?? []), { oldText, newText }] };
 }
 
-// How the two generations of pi shape the same tool. A plain tool (`createReadTool`) has no prompt texts, a definition has;
-// from 0.80 on the plain bash has them too, and a schema no longer says that nothing else may be given.
+// The forms of the same tool in two generations of pi. A plain tool (`createReadTool`) has no prompt texts, a definition
+// has them. From 0.80 on, the plain bash has them too, and a schema no longer forbids additional properties.
 interface Generation { closed?: any; guidesBash: boolean }
 const NEWER: Generation = { guidesBash: true };
 const OLDER: Generation = { closed: { additionalProperties: false }, guidesBash: false };

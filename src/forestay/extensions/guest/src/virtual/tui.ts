@@ -58,7 +58,7 @@ class CombinedAutocompleteProvider {
 const capabilities = { images: null, trueColor: false, hyperlinks: false };
 const none = (): null => null;
 
-// Width and height, from the first bytes of the picture.
+// Reads width and height from the first bytes of a picture.
 function pngDimensions(base64: string): any {
   const bytes = (globalThis as any).Buffer.from(base64.slice(0, 64), "base64");
   return bytes.length >= 24 && bytes.toString("latin1", 1, 4) === "PNG" ? { widthPx: bytes.readUInt32BE(16), heightPx: bytes.readUInt32BE(20) } : null;

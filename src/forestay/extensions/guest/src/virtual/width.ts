@@ -1,8 +1,8 @@
-// Columns of a terminal: how wide text is, where to cut it, how to wrap it, with colours carried along.
+// Columns of a terminal: measures, cuts and wraps text, and keeps its colours.
 
 import { graphemes } from "../globals/intl";
 
-// Code points that take two columns, as pairs of first and last.
+// Code points that are two columns wide, as pairs of first and last.
 const WIDE = [
   0x1100, 0x115f, 0x231a, 0x231b, 0x2329, 0x232a, 0x23e9, 0x23ec, 0x23f0, 0x23f0, 0x23f3, 0x23f3, 0x25fd, 0x25fe, 0x2614, 0x2615, 0x2648, 0x2653, 0x267f, 0x267f,
   0x2693, 0x2693, 0x26a1, 0x26a1, 0x26aa, 0x26ab, 0x26bd, 0x26be, 0x26c4, 0x26c5, 0x26ce, 0x26ce, 0x26d4, 0x26d4, 0x26ea, 0x26ea, 0x26f2, 0x26f3, 0x26f5, 0x26f5,
@@ -44,7 +44,7 @@ export function clusterWidth(cluster: string): number {
 
 interface Piece { text: string; width: number; escape: boolean }
 
-// Text as escape sequences and visible clusters.
+// Splits text into escape sequences and visible clusters.
 export function pieces(text: string): Piece[] {
   const out: Piece[] = [];
   let plain = "";
@@ -68,7 +68,7 @@ export function visibleWidth(text: string): number {
   return total;
 }
 
-// What a slice of columns shows; codes before it are kept, so that it looks the same.
+// Returns a slice of columns; earlier codes are kept, so that it looks the same.
 export function sliceByColumn(line: string, start: number, length: number): string {
   let out = "";
   let at = 0;
@@ -102,7 +102,7 @@ function fitted(text: string, room: number): string {
   return out;
 }
 
-// The colours and attributes in force, so that a new line can begin with them.
+// The current colours and attributes, so that a new line can begin with them.
 class Style {
   #codes = new Map<string, string>();
   take(escape: string): void {
@@ -143,7 +143,7 @@ function wrapLine(line: string, width: number, style: Style, out: string[]): voi
   let gap = "";
   let gapWidth = 0;
   let started = false;
-  let codes: string[] = []; // of the word and the gap before it; in force once they are placed
+  let codes: string[] = []; // of the word and the gap before it; they take effect once those are placed
   const end = () => { out.push(current); current = style.text; used = 0; };
   const place = () => {
     if (wordWidth === 0 && word === "") return;
@@ -165,7 +165,7 @@ function wrapLine(line: string, width: number, style: Style, out: string[]): voi
       continue;
     }
     if (wordWidth + piece.width > width) {
-      // A word that is longer than a line is cut where the line ends.
+      // A word that is longer than a line is cut at the end of the line.
       place();
       end();
       started = false;

@@ -1,4 +1,4 @@
-// What the built-in tools say of themselves: our own words, or those that the host was given (`toolWords`).
+// The wording of the built-in tools: our own words, or those that the host was given (`toolWords`).
 
 import { environment } from "../environment";
 
@@ -49,7 +49,7 @@ const own = (most: string): Record<string, Words> => ({
   },
 });
 
-// A field that the host was not given keeps our words; null leaves it unsaid.
+// A field that the host was not given keeps our words; null removes the text.
 export function wordsOf(kind: string, most: string): Words {
   const ours = own(most)[kind];
   const given = environment.toolWords[kind] ?? {};

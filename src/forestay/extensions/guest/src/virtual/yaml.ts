@@ -1,4 +1,4 @@
-// The YAML that front matter is written in: mappings, lists, scalars, block text. Not the whole language.
+// Parses the YAML of front matter: mappings, lists, scalars, block text. Not the whole language.
 
 export function parseYaml(source: string): any {
   const lines = source.split("\n").filter((line) => !/^\s*(#|$)/.test(line) || /^\s*$/.test(line));
