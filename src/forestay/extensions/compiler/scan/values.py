@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 from tree_sitter import Node
 
 from forestay.extensions.compiler.rewrite import platform_module
 from forestay.extensions.compiler.scan import paths
+from forestay.extensions.compiler.scan.bindings import Place, imported_member, place_of
 from forestay.extensions.compiler.scan.constants import (
     BUILT,
     UNKNOWN,
@@ -22,42 +22,13 @@ from forestay.extensions.compiler.scan.constants import (
     text_value,
     unquote,
 )
-from forestay.extensions.compiler.scan.flow import FUNCTIONS, WRAPPERS, Flow, inside, position, returned
+from forestay.extensions.compiler.scan.flow import FUNCTIONS, WRAPPERS, Flow, inside, returned
 from forestay.extensions.compiler.scan.rules import BUILTINS, GLOBAL_OBJECTS
 from forestay.extensions.compiler.scan.syntax import File, call_arguments, text_of
 
 _MAX_DEPTH = 60
 _MAX_NESTING = 3
 _WRAPPED = "forestay-raw:pi:node/"
-
-
-class _Place(msgspec.Struct, frozen=True):
-    """Where a parameter stands: its function and which one it is, or the loop or `catch` that binds it."""
-
-    pattern: Node
-    default: Node | None = None
-    loop: Node | None = None
-    clause: Node | None = None
-    function: Node | None = None
-    index: int = 0
-    is_plain: bool = False  # one name
-    is_rest: bool = False
-
-
-def _place(file: File, declared: Node) -> _Place:
-    outer = declared.parent
-    if outer is not None and outer.type == "for_in_statement":
-        return _Place(declared, loop=outer)
-    if outer is not None and outer.type == "catch_clause":
-        return _Place(declared, clause=outer)
-    pattern = declared.child_by_field_name("pattern") or declared
-    default = declared.child_by_field_name("right") or declared.child_by_field_name("value")
-    if pattern.type == "assignment_pattern":
-        pattern = pattern.child_by_field_name("left") or pattern
-    function = file.function_of(declared)
-    index = position(function, declared) if function is not None else 0
-    kind = pattern.type
-    return _Place(pattern, default, None, None, function, index, kind == "identifier", kind == "rest_pattern")
 
 
 class Values(Constants):
@@ -79,7 +50,7 @@ class Values(Constants):
         self._unions: dict[int, frozenset[Value]] = {}
         self._arguments: dict[tuple[int, str], frozenset[Value]] = {}
         self._handed_at: dict[int, list[tuple[int, Node]]] = {}  # by parameter: what each call hands over there
-        self._places: dict[int, _Place] = {}
+        self._places: dict[int, Place] = {}
         self._throws: dict[int, list[Node]] = {}
 
     def of(self, node: Node | None) -> frozenset[Value]:
@@ -196,7 +167,7 @@ class Values(Constants):
         """What a parameter may be: its default, and what the calls in this file hand over."""
         place = self._places.get(declared.id)
         if place is None:
-            place = self._places[declared.id] = _place(self.file, declared)
+            place = self._places[declared.id] = place_of(self.file, declared)
         if place.loop is not None:
             return self._iterated(place.loop) | _PENDING
         if place.clause is not None:
@@ -207,7 +178,7 @@ class Values(Constants):
         found |= self._given(place, declared.id, name)
         return found | self._assigned(name, declared) | _PENDING
 
-    def _given(self, place: _Place, declared: int, name: str) -> frozenset[Value]:
+    def _given(self, place: Place, declared: int, name: str) -> frozenset[Value]:
         """What the calls of a function hand over for one name of its parameters."""
         key = (declared, name)
         known = self._arguments.get(key)
@@ -400,23 +371,10 @@ class Values(Constants):
         module = self.origin(statement)
         if module is None:
             return frozenset({UNKNOWN})
-        clause = next((child for child in statement.named_children if child.type == "import_clause"), None)
-        for child in clause.named_children if clause is not None else ():
-            if child.type == "identifier" and text_of(child) == name:
-                return paths.module_value(module)
-            if child.type == "namespace_import":
-                return paths.module_value(module)
-            for specifier in child.named_children:
-                exported = specifier.child_by_field_name("name")
-                local = specifier.child_by_field_name("alias") or exported
-                if local is not None and exported is not None and text_of(local) == name:
-                    member = text_of(exported)
-                    return (
-                        paths.module_value(module)
-                        if member == "default"
-                        else paths.step(paths.module_value(module), member)
-                    )
-        return paths.module_value(module) if clause is None else frozenset({UNKNOWN})
+        member, whole = imported_member(statement, name), paths.module_value(module)
+        if member is None:
+            return frozenset({UNKNOWN})
+        return paths.step(whole, member) if member else whole
 
     # -- members -------------------------------------------------------------------------------------------------------
 
