@@ -5,17 +5,17 @@ from __future__ import annotations
 import msgspec
 from tree_sitter import Node
 
-from forestay.extensions.compiler.scan.flow import position
+from forestay.extensions.compiler.scan.flow import inside, position
 from forestay.extensions.compiler.scan.syntax import File, text_of
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a parameter stands: its function and which one it is, or the loop or `catch` that binds it."""
+    """Where a parameter stands: its function and which one it is, or the loop that binds it, or what its `catch` may catch."""
 
     pattern: Node
     default: Node | None = None
     loop: Node | None = None
-    clause: Node | None = None
+    thrown: list[Node] | None = None
     function: Node | None = None
     index: int = 0
     is_plain: bool = False  # one name
@@ -28,7 +28,9 @@ def place_of(file: File, declared: Node) -> Place:
     if outer is not None and outer.type == "for_in_statement":
         return Place(declared, loop=outer)
     if outer is not None and outer.type == "catch_clause":
-        return Place(declared, clause=outer)
+        whole = outer.parent
+        body = whole.child_by_field_name("body") if whole is not None else None
+        return Place(declared, thrown=inside(body, ("throw_statement",)) if body is not None else [])
     pattern = declared.child_by_field_name("pattern") or declared
     default = declared.child_by_field_name("right") or declared.child_by_field_name("value")
     if pattern.type == "assignment_pattern":

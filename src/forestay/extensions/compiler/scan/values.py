@@ -22,7 +22,7 @@ from forestay.extensions.compiler.scan.constants import (
     text_value,
     unquote,
 )
-from forestay.extensions.compiler.scan.flow import FUNCTIONS, WRAPPERS, Flow, inside, returned
+from forestay.extensions.compiler.scan.flow import FUNCTIONS, WRAPPERS, Flow, returned
 from forestay.extensions.compiler.scan.rules import BUILTINS, GLOBAL_OBJECTS
 from forestay.extensions.compiler.scan.syntax import File, call_arguments, text_of
 
@@ -51,7 +51,6 @@ class Values(Constants):
         self._arguments: dict[tuple[int, str], frozenset[Value]] = {}
         self._handed_at: dict[int, list[tuple[int, Node]]] = {}  # by parameter: what each call hands over there
         self._places: dict[int, Place] = {}
-        self._throws: dict[int, list[Node]] = {}
 
     def of(self, node: Node | None) -> frozenset[Value]:
         """Everything that `node` may stand for."""
@@ -170,8 +169,8 @@ class Values(Constants):
             place = self._places[declared.id] = place_of(self.file, declared)
         if place.loop is not None:
             return self._iterated(place.loop) | _PENDING
-        if place.clause is not None:
-            return self._thrown(place.clause) | _PENDING
+        if place.thrown is not None:
+            return self._union(place.thrown) | _PENDING
         found = self.of(place.default) if place.default is not None and place.is_plain else _NONE
         if place.function is None:
             return found | _PENDING
@@ -268,14 +267,6 @@ class Values(Constants):
         if statement is None or statement.type != "for_in_statement":
             return _NONE
         return self._held(statement.child_by_field_name("right"))
-
-    def _thrown(self, clause: Node) -> frozenset[Value]:
-        thrown = self._throws.get(clause.id)
-        if thrown is None:
-            whole = clause.parent
-            body = whole.child_by_field_name("body") if whole is not None else None
-            thrown = self._throws[clause.id] = inside(body, ("throw_statement",)) if body is not None else []
-        return self._union(thrown)
 
     def _held(self, node: Node | None) -> frozenset[Value]:
         """Any element of a list, a map or an object, however deep."""
