@@ -10,7 +10,7 @@ from forestay.extensions.compiler.scan.syntax import File, text_of
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a parameter stands: its function and which one it is, or the loop that binds it, or what its `catch` may catch."""
+    """Where a parameter stands: its function and which one it is, its loop, or what its `catch` may catch."""
 
     pattern: Node
     default: Node | None = None
