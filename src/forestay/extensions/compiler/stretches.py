@@ -39,19 +39,26 @@ def stretches_of(prefix: str, code: bytes, source_map: dict[str, Any]) -> tuple[
 def _changes(code: bytes, mappings: str) -> Iterator[tuple[int, int | None]]:
     """Each place where another source begins, and which one; None for a segment that names none."""
     source, is_first, line_start = 0, True, 0
+    fields: dict[str, tuple[int, ...]] = {}  # by segment: most of a map are the same few
+    moves: dict[str, int] = {}
+    changing: set[str] = set()
     for group in mappings.split(";"):
         segments = group.split(",") if group else []
-        fields = {text: decode_segment(text) for text in set(segments)}
-        moves = {text: found[0] if found else 0 for text, found in fields.items()}
-        changing = {text for text, found in fields.items() if len(found) < 4 or found[1]}
+        for text in set(segments).difference(fields):
+            found = fields[text] = decode_segment(text)
+            moves[text] = found[0] if found else 0
+            if len(found) < 4 or found[1]:
+                changing.add(text)
+        asked = [at for at, text in enumerate(segments) if text in changing]
+        if is_first and segments:
+            asked, is_first = sorted({0, *asked}), False
         place, done = line_start, 0
-        for at, text in enumerate(segments):
-            if is_first or text in changing:
-                place += sum(map(moves.__getitem__, segments[done : at + 1]))
-                done, is_first = at + 1, False
-                found = fields[text]
-                source += found[1] if len(found) > 3 else 0
-                yield place, source if len(found) > 3 else None
+        for at in asked:
+            place += sum(map(moves.__getitem__, segments[done : at + 1]))
+            done = at + 1
+            found = fields[segments[at]]
+            source += found[1] if len(found) > 3 else 0
+            yield place, source if len(found) > 3 else None
         line_start = code.find(b"\n", line_start) + 1
 
 

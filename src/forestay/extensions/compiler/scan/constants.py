@@ -122,7 +122,7 @@ class Constants:
             if parts is None or glue is None:
                 return frozenset({BUILT})
             return text_value(glue.join(parts))
-        owner = text_of(target)
+        owner = text_of(target) if target.type == "identifier" else ""
         if owner == "String" and name in ("fromCharCode", "fromCodePoint"):
             return self._from_codes(arguments)
         if owner == "String" and name == "raw" and arguments and arguments[0].type == "template_string":

@@ -27,11 +27,12 @@ from forestay.extensions.compiler.scan.rules import LEADING
 from forestay.extensions.compiler.scan.syntax import File, Scope, call_arguments, names_in, text_of
 from forestay.extensions.compiler.scan.values import Values
 
-_ESCAPE = re.compile(rb"\\u[0-9a-fA-F{]")
+# The escapes of letters, digits, `$` and `_`: every word that counts is made of those.
+_ESCAPE = re.compile(rb"\\u(?:00[2-7]|\{0*[2-7])[0-9a-fA-F]")
 _BEFORE_NAMES = frozenset(
     b"$_.(,;=!?:&|{}+-*/%<>~^[#) \t\r\n0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
-_WRAPPED = re.compile(rb"forestay-raw:pi:node/|\bpi:node/")
+_RAW, _WRAPPED = b"forestay-raw:", b"pi:node/"
 _READ = frozenset("identifier shorthand_property_identifier shorthand_property_identifier_pattern".split())
 _FOLLOWED = frozenset("require made prototype wrapped".split())
 _LEAVES = ("return_statement", "yield_expression")
@@ -68,9 +69,9 @@ class Reach:
         self.calls: dict[int, Node] = {}
         self.subscripts: dict[int, Node] = {}
         self.patterns: dict[int, Node] = {}
-        self._tops = file.root.children
-        self._starts = [node.start_byte for node in self._tops]
-        self._cursor: TreeCursor = file.root.walk()
+        self._tops = file.tops
+        self._starts = file.top_starts
+        self._cursor: TreeCursor = file.root.walk()  # climbs with the value that is followed
         self._climbed: set[int] = set()
         self._given: Node | None = None  # the argument that the value is, or is in
         self._followed: set[tuple[int, str]] = set()
@@ -84,30 +85,42 @@ class Reach:
     def _begin(self, words: re.Pattern[bytes]) -> None:
         starts = [found.start() for found in words.finditer(self.file.text)]
         for position in (*starts, *self._escaped_names()):
-            leaf, way = self._way(position)
-            if leaf is not None and self._is_read(leaf, way):
+            leaf, first = self._way(position)
+            if leaf is not None and self._is_read(leaf, first):
                 self.names[leaf.id] = leaf
-                self._climb(leaf, way)
-        for found in _WRAPPED.finditer(self.file.text):
-            leaf, way = self._way(found.start())
+                self._climb(leaf, first)
+        for position in self._wrapped():
+            leaf, first = self._way(position)
             if leaf is not None and leaf.type == "string_fragment":
-                self._climb(leaf, way)
+                self._climb(leaf, first)
         for statement in self.file.nodes("imported"):
             module = self.values.origin(statement)
             if module is not None and (self._modules is None or module in self._modules):
                 self._bind(statement)
         for node in self.file.nodes("computed"):  # in a pattern: in an object it only names what stands there
             if self._may_be_constructor(node):
-                leaf, way = self._way(node.end_byte - 1)
+                leaf, first = self._way(node.end_byte - 1)
                 if leaf is not None:
-                    self._climb(leaf, way)
+                    self._climb(leaf, first)
 
     def _begin_made_up(self) -> None:
         """Follow each member of a function whose key the text makes up to be `constructor`."""
         for node in self.file.nodes("subscript"):
             if self._may_be_constructor(node) and self._matters(node):
-                _, way = self._way(node.end_byte - 1)
-                self._climb(node, way[1:])  # the first step is the one from the bracket to the subscript
+                _, first = self._way(node.end_byte - 1)
+                # The first step is the one from the bracket to the subscript.
+                self._climb(node, self._outwards(first[2]) if first is not None else None)
+
+    def _wrapped(self) -> Iterator[int]:
+        """Where the bundler names a module of the platform."""
+        text = self.file.text
+        place = text.find(_WRAPPED)
+        while place >= 0:
+            if text.endswith(_RAW, 0, place):
+                yield place - len(_RAW)
+            elif not _is_word(text, place - 1):
+                yield place
+            place = text.find(_WRAPPED, place + 1)
 
     def _escaped_names(self) -> Iterator[int]:
         """`\\u0065val` is a name too, which no search finds by its letters."""
@@ -116,19 +129,19 @@ class Reach:
             start = found.start()
             if start < end or (start and self.file.text[start - 1] not in _BEFORE_NAMES):
                 continue
-            leaf, way = self._way(start)
+            leaf, first = self._way(start)
             if leaf is not None and leaf.type.endswith("identifier"):
                 yield leaf.start_byte
-            elif way and way[0][2].type in ("string", "regex"):
-                end = way[0][2].end_byte  # whatever else stands in it
+            elif first is not None and first[2].type in ("string", "regex"):
+                end = first[2].end_byte  # whatever else stands in it
 
-    def _is_read(self, leaf: Node, way: list[Step]) -> bool:
+    def _is_read(self, leaf: Node, first: Step | None) -> bool:
         """Whether a word is a global, or a member that is read."""
         kind = leaf.type
         if kind in ("identifier", "shorthand_property_identifier"):
             return self.file.scope(leaf) is None
         if kind in ("property_identifier", "shorthand_property_identifier_pattern"):
-            outer = way[0][2] if way else leaf
+            outer = first[2] if first is not None else leaf
             if outer.type == "member_expression" and text_of(leaf) == "constructor":
                 return self._matters(outer)
             return outer.type in ("member_expression", "pair_pattern", "object_pattern")
@@ -155,34 +168,38 @@ class Reach:
 
     # -- outwards ------------------------------------------------------------------------------------------------------
 
-    def _way(self, position: int) -> tuple[Node | None, list[Step]]:
-        """What stands at a position, and the way outwards to the top of the file."""
+    def _way(self, position: int) -> tuple[Node | None, Step | None]:
+        """What stands at a position, and the first step outwards; `_outwards` gives the next one."""
         index = bisect.bisect_right(self._starts, position) - 1
         if index < 0 or self._tops[index].end_byte <= position:
-            return None, []
+            return None, None
         cursor = self._cursor
         cursor.reset(self._tops[index])
         while cursor.goto_first_child_for_byte(position) is not None:
             pass
-        inner = leaf = cursor.node
-        if leaf is None or inner is None or not leaf.start_byte <= position < leaf.end_byte:
-            return None, []
-        way: list[Step] = []
-        field = cursor.field_name
-        while cursor.goto_parent():
-            outer = cursor.node
-            assert outer is not None
-            way.append((inner, field, outer))
-            inner, field = outer, cursor.field_name
-        return leaf, way
+        leaf = cursor.node
+        if leaf is None or not leaf.start_byte <= position < leaf.end_byte:
+            return None, None
+        return leaf, self._outwards(leaf)
 
-    def _climb(self, leaf: Node, way: list[Step]) -> None:
+    def _outwards(self, inner: Node) -> Step | None:
+        """The step from where the cursor stands; None at the top of the file."""
+        cursor = self._cursor
+        field = cursor.field_name
+        if not cursor.goto_parent():
+            return None
+        outer = cursor.node
+        assert outer is not None
+        return inner, field, outer
+
+    def _climb(self, leaf: Node, first: Step | None) -> None:
         """Follow a value outwards, to the end of its statement or further (R2)."""
         if leaf.id in self._climbed:
             return
         self._climbed.add(leaf.id)
-        leaves = ""
-        for inner, field, outer in way:
+        leaves, step = "", first
+        while step is not None:
+            inner, field, outer = step
             kind = outer.type
             if kind in _LEAVES or kind == "throw_statement":
                 leaves = kind
@@ -203,6 +220,7 @@ class Reach:
                 return
             elif not leaves and not self._step(kind, field, inner, outer):
                 return
+            step = self._outwards(outer)
 
     def _step(self, kind: str, field: str | None, inner: Node, outer: Node) -> bool:
         """Note what one node outwards means; whether the value goes on from there."""
@@ -272,9 +290,11 @@ class Reach:
     def members(self, words: re.Pattern[bytes]) -> Iterator[Node]:
         """Every expression that reads a member by one of some names."""
         for found in words.finditer(self.file.text):
-            leaf, way = self._way(found.start())
-            if leaf is not None and leaf.type == "property_identifier" and way[0][2].type == "member_expression":
-                yield way[0][2]
+            leaf, first = self._way(found.start())
+            if leaf is None or first is None:
+                continue
+            if leaf.type == "property_identifier" and first[2].type == "member_expression":
+                yield first[2]
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -333,23 +353,24 @@ class Reach:
         for position in self._occurrences(name.encode(), scope.node.start_byte, scope.end):
             if name in scope.names and self.file.scope_at(position, name) is not scope:
                 continue
-            leaf, way = self._way(position)
+            leaf, first = self._way(position)
             if leaf is not None and leaf.type in kinds:
-                self._climb(leaf, way)
+                self._climb(leaf, first)
 
     def _occurrences(self, name: bytes, start: int, end: int) -> Iterator[int]:
-        text = self.file.text
-        place = text.find(name, start, end)
+        text, letters = self.file.text, _LETTERS
+        place, last = text.find(name, start, end), len(text)
         while place >= 0:
             after = place + len(name)
-            if not (_is_letter(text, place - 1) or _is_letter(text, after)):
+            if (place == 0 or text[place - 1] not in letters) and (after == last or text[after] not in letters):
                 yield place
             place = text.find(name, after, end)
 
 
-def _is_letter(text: bytes, position: int) -> bool:
-    """Whether a byte belongs to a name."""
-    if not 0 <= position < len(text):
-        return False
-    byte = text[position]
-    return byte == 95 or byte == 36 or byte >= 128 or 48 <= byte <= 57 or 65 <= byte <= 90 or 97 <= byte <= 122
+def _is_word(text: bytes, position: int) -> bool:
+    before = text[position : position + 1] if position >= 0 else b""
+    return before.isalnum() or before == b"_"
+
+
+# The bytes that belong to a name.
+_LETTERS = frozenset(byte for byte in range(256) if byte >= 128 or chr(byte).isalnum() or chr(byte) in "_$")

@@ -27,12 +27,13 @@ from forestay.extensions.compiler.scan.rules import DECISIVE_WORDS
 from forestay.extensions.compiler.scan.syntax import Dialect, File, Span
 from forestay.extensions.compiler.scan.uses import DECISIVE, MODULES, Finding, findings, has_uses, unparsed
 from forestay.extensions.compiler.scan.values import Values
+from forestay.extensions.compiler.scan.words import any_of
 
 _NEEDS = re.compile(
     rb"\b(?:fs|fs/promises|os|child_process|https?|http2|dns|undici|sqlite|fetch|process|XMLHttpRequest|WebSocket|EventSource|"
     rb"pi|ui|exec|tool|sessionManager|ExtensionAPI|registerProvider|http)\b"
 )
-_BOTH = re.compile(rb"\b(?:" + "|".join(sorted(DECISIVE_WORDS | NETWORK)).encode() + rb")\b")
+_BOTH = re.compile(rb"\b" + any_of(DECISIVE_WORDS | NETWORK) + rb"\b")
 _MOST = 8192  # texts that are remembered
 
 

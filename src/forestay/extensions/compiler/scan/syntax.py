@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import operator
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -26,26 +27,39 @@ _NAMES = frozenset(
     "private_property_identifier type_identifier".split()
 )
 _BLOCKS = "class_body statement_block for_statement for_in_statement catch_clause switch_body".split()
-# Everything that the scanner indexes, in one walk over the tree: a walk costs a third of parsing.
+# Everything that the scanner indexes, in one walk over the tree: a walk costs a third of parsing. What the node of a
+# scope itself binds (parameters, the name of a loop or of a `catch`) is read when something asks for the scope.
 _WALK = f"""
 [{" ".join(f"({kind})" for kind in (*sorted(_FUNCTIONS), *_BLOCKS))}] @scope
-(variable_declaration (variable_declarator) @var)
-(lexical_declaration (variable_declarator) @let)
+(variable_declaration) @var
+(lexical_declaration) @let
 [(function_declaration) (generator_function_declaration) (class_declaration)] @named
-(formal_parameters) @parameters
-(arrow_function parameter: (identifier) @local)
-(catch_clause parameter: (_) @local)
-(for_in_statement left: (_) @local)
 (import_statement) @imported
 (export_statement) @export
 [(assignment_expression) (augmented_assignment_expression)] @assignment
-[(call_expression) (new_expression)] @call
+(call_expression function: (identifier) @callee)
+(call_expression function: [
+    (parenthesized_expression) (function_expression) (generator_function) (arrow_function) (class) (await_expression)
+]) @immediate
 (subscript_expression) @subscript
 (pair_pattern key: (computed_property_name) @computed)
 """
+# TypeScript also has parameters of no function, and a callee with `!` behind it.
+_TYPED_WALK = f"""{_WALK}
+(formal_parameters) @parameters
+(call_expression function: [(non_null_expression) (as_expression) (satisfies_expression)]) @immediate
+"""
 _START, _END = operator.attrgetter("start_byte"), operator.attrgetter("end_byte")
 _FIRST = operator.itemgetter(0)
-_DECLARING = ("var", "let", "named", "parameters", "local", "imported")
+_DECLARING = ("var", "let", "named", "parameters", "imported")
+# Statements that declare what they name, or nothing: no `var` stands deeper in one of them.
+_PLAIN = {
+    "variable_declaration": "var", "lexical_declaration": "let", "function_declaration": "named",
+    "generator_function_declaration": "named", "class_declaration": "named", "import_statement": "imported",
+    "expression_statement": "", "empty_statement": "", "comment": "",
+}  # fmt: skip
+# The field of a scope's node that binds names beside the parameters.
+_OWN = {"arrow_function": "parameter", "catch_clause": "parameter", "for_in_statement": "left"}
 
 
 class File:
@@ -59,16 +73,24 @@ class File:
         self.name = name
         self.text = b"".join(text[start:end] for start, end in spans) if spans else text
         self.language = language(dialect)
+        self.is_typed = dialect in ("ts", "tsx")
         self.root = Parser(self.language).parse(self.text).root_node
+        self.tops = self.root.children
+        self.top_starts = [node.start_byte for node in self.tops]
         self._whole = text
         self._spans = spans
         self.asked: set[str] = set()
         self.offered: set[str] = set()
         self._reached = (0, 0, 0)  # the start of a line, a place on it, and the characters between the two
         self._starts: list[int] = []
-        self._scopes: list[Scope] = []
+        self._ends: list[int] = []
+        self._outer: list[int] = []  # by scope: the one around it, or -1
+        self._scopes: list[Scope | None] = []  # made when they are asked for
+        self._declaring: dict[int, list[tuple[int, str, Node]]] = {}  # by scope
         self._resolved: dict[int, Scope | None] = {}  # by the identifier that was asked for
         self._walked: dict[str, list[Node]] | None = None
+        self._sorted: set[str] = set()
+        self._scope_nodes: list[Node] = []
 
     def location(self, node: Node) -> Location:
         """Line and column of a node in the whole text, both from 1, columns in characters."""
@@ -118,14 +140,41 @@ class File:
 
     def nodes(self, kind: str) -> list[Node]:
         """Every node of a kind that the walk notes, in the order of the text."""
+        walked = self._walk()
+        if kind not in self._sorted:
+            self._sorted.add(kind)
+            nodes = walked.setdefault(kind, [])
+            nodes.sort(key=_END, reverse=True)  # what is around comes before what is inside
+            nodes.sort(key=_START)
+        return walked[kind]
+
+    def _walk(self) -> dict[str, list[Node]]:
         if self._walked is None:
-            self._walked = QueryCursor(query(self.language, _WALK)).captures(self.root)
-            for kind, nodes in self._walked.items():
-                if kind not in _DECLARING:
-                    nodes.sort(key=_END, reverse=True)  # what is around comes before what is inside
-                nodes.sort(key=_START)
-            self._index()
-        return self._walked.get(kind, [])
+            walk = query(self.language, _TYPED_WALK if self.is_typed else _WALK)
+            self._walked = QueryCursor(walk).captures(self.root)
+            self._index(self._walked)
+        return self._walked
+
+    def called(self) -> dict[bytes, list[Node]]:
+        """By name: where something is called by its name, in no order."""
+        found: dict[bytes, list[Node]] = {}
+        text = self.text
+        for node in self._walk().get("callee", ()):
+            name = text[node.start_byte : node.end_byte]
+            if b"\\" in name:
+                name = text_of(node).encode()
+            known = found.get(name)
+            if known is None:
+                found[name] = [node]
+            else:
+                known.append(node)
+        return found
+
+    def call_of(self, callee: Node) -> Node | None:
+        """The call whose callee is a name; the tree is asked from the statement on, which has few children."""
+        tops = self.tops
+        top = tops[bisect.bisect_right(self.top_starts, callee.start_byte) - 1]
+        return top.descendant_for_byte_range(callee.start_byte, callee.end_byte + 1)
 
     def declaration(self, identifier: Node) -> Node | None:
         """The node that declares the name read at `identifier`; None when it is a global."""
@@ -149,9 +198,15 @@ class File:
         return scope
 
     def declared(self) -> Iterator[str]:
-        """The names of the outermost scope."""
-        self.nodes("scope")
-        yield from self._scopes[0].names if self._scopes else ()
+        """The names of the outermost scope; most programs tell them without a walk over the whole tree."""
+        if self._walked is None and all(node.type in _PLAIN for node in self.tops):
+            named = ((_PLAIN[node.type], node) for node in self.tops)
+            declaring = [(node.start_byte, kind, node) for kind, node in named if kind]
+            yield from Scope(self.root, self.root.end_byte, None, declaring, self.is_typed).names
+            return
+        self._walk()
+        if self._starts:
+            yield from self._scope(0).names
 
     def offer(self, scope: Scope | None, name: str) -> None:
         """Note that what other stretches do with a name counts; only those of the outermost scope are seen there."""
@@ -179,82 +234,125 @@ class File:
         scope = self.innermost(parameter.start_byte)
         return scope.node if scope is not None and scope.is_function else None
 
-    def _index(self) -> None:
+    def _index(self, walked: dict[str, list[Node]]) -> None:
         """Scopes by position: asking the tree for parents costs a walk from the root each time."""
-        open_scopes: list[Scope] = []
-        for node in self.nodes("scope"):
-            start = node.start_byte
-            while open_scopes and open_scopes[-1].end <= start:
-                open_scopes.pop()
-            scope = Scope(node, node.type in _FUNCTIONS, open_scopes[-1] if open_scopes else None)
-            self._starts.append(start)
-            self._scopes.append(scope)
-            open_scopes.append(scope)
-        declaring = [(node.start_byte, kind, node) for kind in _DECLARING for node in self.nodes(kind)]
-        declaring.sort(key=_FIRST)
-        for start, kind, node in declaring:
-            self._declare(start, kind, node)
+        nodes = walked.get("scope", [])
+        nodes.sort(key=_START)
+        starts, ends = self._starts, self._ends
+        starts += [node.start_byte for node in nodes]
+        _settle_ties(nodes, starts)
+        ends += [node.end_byte for node in nodes]
+        self._scopes = [None] * len(nodes)
+        self._scope_nodes = nodes
+        around, outer = -1, self._outer
+        for index, start in enumerate(starts):
+            while around >= 0 and ends[around] <= start:
+                around = outer[around]
+            outer.append(around)
+            around = index
+        for kind in _DECLARING:
+            for node in walked.get(kind, ()):
+                self._declare(kind, node)
 
     def innermost(self, position: int) -> Scope | None:
         """The innermost scope around a position."""
         if self._walked is None:
-            self.nodes("scope")
+            self._walk()
+        index = self._innermost(position)
+        if index < 0:
+            return None
+        return self._scopes[index] or self._scope(index)
+
+    def _innermost(self, position: int) -> int:
         index = bisect.bisect_right(self._starts, position) - 1
-        scope: Scope | None = self._scopes[index] if index >= 0 else None
-        while scope is not None and scope.end <= position:
-            scope = scope.outer
+        ends, outer = self._ends, self._outer
+        while index >= 0 and ends[index] <= position:
+            index = outer[index]
+        return index
+
+    def _scope(self, index: int) -> Scope:
+        scope = self._scopes[index]
+        if scope is None:
+            around = self._outer[index]
+            outer = self._scope(around) if around >= 0 else None
+            node = self._scope_nodes[index]
+            declaring = self._declaring.get(index, [])
+            declaring.sort(key=_FIRST)
+            scope = self._scopes[index] = Scope(node, self._ends[index], outer, declaring, self.is_typed)
         return scope
 
-    def _declare(self, start: int, kind: str, node: Node) -> None:
+    def _declare(self, kind: str, node: Node) -> None:
         """Leave a declaration with the scope that it belongs to."""
-        scope = self.innermost(start)
+        start = node.start_byte
+        index = self._innermost(start)
         if kind == "var":
-            while scope is not None and not scope.is_function:
-                scope = scope.outer
+            while index >= 0 and self._scope_nodes[index].type not in _FUNCTIONS:
+                index = self._outer[index]
         # A function starts where its own scope starts; its name belongs to the one around it.
-        elif kind == "named" and scope is not None and node.type != "class_declaration":
-            scope = scope.outer
-        if scope is not None:
-            scope.declaring.append((kind, node))
+        elif kind == "named" and index >= 0 and node.type != "class_declaration":
+            index = self._outer[index]
+        if index >= 0:
+            self._declaring.setdefault(index, []).append((start, kind, node))
+
+
+def _settle_ties(nodes: list[Node], starts: list[int]) -> None:
+    """Have what is around come before what is inside where both begin at one place."""
+    for index in [at for at, (one, next_one) in enumerate(itertools.pairwise(starts)) if one == next_one]:
+        first = last = index
+        while first and starts[first - 1] == starts[index]:
+            first -= 1
+        while last + 1 < len(starts) and starts[last + 1] == starts[index]:
+            last += 1
+        nodes[first : last + 1] = sorted(
+            nodes[first : last + 1], key=lambda node: (-node.end_byte, node.type != "program")
+        )
 
 
 class Scope:
-    """One scope: its node, where it ends, what is around it, what it declares."""
+    """One scope: its node, where it ends, what is around it, and each name with what declares it first."""
 
-    __slots__ = ("_names", "declaring", "end", "is_function", "node", "outer")
+    __slots__ = ("end", "is_function", "names", "node", "outer")
 
-    def __init__(self, node: Node, is_function: bool, outer: Scope | None) -> None:
+    def __init__(
+        self, node: Node, end: int, outer: Scope | None, declaring: list[tuple[int, str, Node]], is_typed: bool
+    ) -> None:
+        kind = node.type
         self.node = node
-        self.end = node.end_byte
-        self.is_function = is_function
+        self.end = end
+        self.is_function = kind in _FUNCTIONS
         self.outer = outer
-        self.declaring: list[tuple[str, Node]] = []  # in the order of the text
-        self._names: dict[str, Node] | None = None
+        self.names: dict[str, Node] = {}
+        # What its own node binds: parameters, and the name of a loop or of a `catch`.
+        if self.is_function and not is_typed:
+            self._name("parameters", node.child_by_field_name("parameters"))
+        if kind in _OWN:
+            self._name("local", node.child_by_field_name(_OWN[kind]))
+        for _, how, declared in declaring:  # in the order of the text
+            self._name(how, declared)
 
-    @property
-    def names(self) -> dict[str, Node]:
-        """Each name with what declares it first; read when it is first asked for, which for most scopes is never."""
-        if self._names is None:
-            self._names = {}
-            for kind, node in self.declaring:
-                for declaration, identifier in _declared(kind, node):
-                    self._names.setdefault(text_of(identifier), declaration)
-        return self._names
+    def _name(self, kind: str, node: Node | None) -> None:
+        """Note the names that a node declares."""
+        if node is None:
+            return
+        if kind == "named":
+            name = node.child_by_field_name("name")
+            if name is not None:
+                self.names.setdefault(text_of(name), node)
+        elif kind == "parameters":
+            for parameter in node.named_children:
+                self._bind(parameter, parameter)
+        elif kind in ("var", "let"):
+            for declarator in node.named_children:
+                self._bind(declarator.child_by_field_name("name"), declarator)
+        else:
+            self._bind(node, node)
 
-
-def _declared(kind: str, node: Node) -> Iterator[tuple[Node, Node]]:
-    """What a node that declares something declares, and each identifier of it."""
-    if kind == "named":
-        name = node.child_by_field_name("name")
-        if name is not None:
-            yield node, name
-    elif kind == "parameters":
-        for parameter in node.named_children:
-            for identifier in names_in(parameter):
-                yield parameter, identifier
-    else:
-        for identifier in names_in(node.child_by_field_name("name") if kind in ("var", "let") else node):
-            yield node, identifier
+    def _bind(self, pattern: Node | None, declared: Node) -> None:
+        if pattern is not None and pattern.type == "identifier":
+            self.names.setdefault(text_of(pattern), declared)
+            return
+        for identifier in names_in(pattern):
+            self.names.setdefault(text_of(identifier), declared)
 
 
 def names_in(pattern: Node | None) -> Iterator[Node]:
@@ -293,8 +391,10 @@ def call_arguments(call: Node) -> list[Node]:
 
 def text_of(node: Node) -> str:
     """The text of a node; a name is given without its escapes."""
-    text = (node.text or b"").decode("utf-8", "replace")
-    return plain_name(text) if "\\" in text and node.type in _NAMES else text
+    text = node.text or b""
+    if b"\\" in text and node.type in _NAMES:
+        return plain_name(text.decode("utf-8", "replace"))
+    return text.decode("utf-8", "replace")
 
 
 @cache

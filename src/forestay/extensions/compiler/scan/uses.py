@@ -24,9 +24,10 @@ from forestay.extensions.compiler.scan.reach import Reach
 from forestay.extensions.compiler.scan.rules import Rule
 from forestay.extensions.compiler.scan.syntax import Dialect, File, call_arguments, text_of
 from forestay.extensions.compiler.scan.values import Values
+from forestay.extensions.compiler.scan.words import any_of
 
-_SEEDS = re.compile(rb"\\u|\\x|\b(?:" + "|".join(sorted(rules.SEED_WORDS)).encode() + rb")\b")
-DECISIVE = re.compile(rb"\b(?:" + "|".join(sorted(rules.DECISIVE_WORDS)).encode() + rb")\b")
+_SEEDS = re.compile(rb"\\u|\\x|\b" + any_of(rules.SEED_WORDS) + rb"\b")
+DECISIVE = re.compile(rb"\b" + any_of(rules.DECISIVE_WORDS) + rb"\b")
 _MEMBERS = frozenset("binding _linkedBinding dlopen Proxy Reflect eval".split())
 _NAMES = frozenset("eval Proxy Reflect require".split())
 _EVAL: Value = ("global", "eval")

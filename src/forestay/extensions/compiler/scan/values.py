@@ -12,6 +12,7 @@ from tree_sitter import Node
 
 from forestay.extensions.compiler.rewrite import platform_module
 from forestay.extensions.compiler.scan import paths
+from forestay.extensions.compiler.scan.bindings import Place, imported_member, place_of
 from forestay.extensions.compiler.scan.constants import (
     BUILT,
     UNKNOWN,
@@ -21,7 +22,7 @@ from forestay.extensions.compiler.scan.constants import (
     text_value,
     unquote,
 )
-from forestay.extensions.compiler.scan.flow import FUNCTIONS, WRAPPERS, Flow, inside, position, returned
+from forestay.extensions.compiler.scan.flow import FUNCTIONS, WRAPPERS, Flow, returned
 from forestay.extensions.compiler.scan.rules import BUILTINS, GLOBAL_OBJECTS
 from forestay.extensions.compiler.scan.syntax import File, call_arguments, text_of
 
@@ -48,6 +49,8 @@ class Values(Constants):
         self._open: set[int] = set()  # what is being evaluated: a cycle sees less of it than there will be
         self._unions: dict[int, frozenset[Value]] = {}
         self._arguments: dict[tuple[int, str], frozenset[Value]] = {}
+        self._handed_at: dict[int, list[tuple[int, Node]]] = {}  # by parameter: what each call hands over there
+        self._places: dict[int, Place] = {}
 
     def of(self, node: Node | None) -> frozenset[Value]:
         """Everything that `node` may stand for."""
@@ -124,13 +127,13 @@ class Values(Constants):
             return self.imported(declared, name)
         if declared.type in FUNCTIONS:
             return frozenset({paths.FUNCTION})
-        return self._parameter(declared, node)
+        return self._parameter(declared, name)
 
     _shorthand_property_identifier = _identifier
 
     def _bound(self, declarator: Node, name: Node) -> frozenset[Value]:
         pattern, value = declarator.child_by_field_name("name"), declarator.child_by_field_name("value")
-        later = self._assigned(name)
+        later = self._assigned(text_of(name), declarator)
         if pattern is None or value is None:
             return (later or frozenset({UNKNOWN})) | self._iterated(declarator.parent)
         if pattern.type == "identifier":
@@ -138,9 +141,9 @@ class Values(Constants):
         found = self._destructured(pattern, self.of(value), value, text_of(name)) | later
         return found if found else frozenset({UNKNOWN})
 
-    def _assigned(self, name: Node) -> frozenset[Value]:
+    def _assigned(self, name: str, declared: Node) -> frozenset[Value]:
         """`let f; f = eval;`: what is assigned under this name; a text that grows is built."""
-        entries = self.flow.assigned(name)
+        entries = self.flow.assigned(name, declared)
         known = self._unions.get(id(entries))  # one list for each declared name
         if known is not None:
             return known
@@ -153,56 +156,70 @@ class Values(Constants):
                 found |= self.of(right)
                 settled = settled and self._is_settled(right)
             else:
-                found |= self._destructured(pattern, self.of(right), right, text_of(name))
+                found |= self._destructured(pattern, self.of(right), right, name)
                 settled = False
         if settled:
             self._unions[id(entries)] = found
         return found
 
-    def _parameter(self, declared: Node, name: Node) -> frozenset[Value]:
+    def _parameter(self, declared: Node, name: str) -> frozenset[Value]:
         """What a parameter may be: its default, and what the calls in this file hand over."""
-        if declared.parent is not None and declared.parent.type == "for_in_statement":
-            return self._iterated(declared.parent) | {UNKNOWN}
-        if declared.parent is not None and declared.parent.type == "catch_clause":
-            return self._thrown(declared.parent) | {UNKNOWN}
-        pattern = declared.child_by_field_name("pattern") or declared
-        default = declared.child_by_field_name("right") or declared.child_by_field_name("value")
-        if pattern.type == "assignment_pattern":
-            pattern = pattern.child_by_field_name("left") or pattern
-        found = self.of(default) if default is not None and pattern.type == "identifier" else _NONE
-        function = self.file.function_of(declared)
-        if function is None:
-            return found | {UNKNOWN}
-        found |= self._given(function, declared, pattern, text_of(name))
-        return found | self._assigned(name) | {UNKNOWN}
+        place = self._places.get(declared.id)
+        if place is None:
+            place = self._places[declared.id] = place_of(self.file, declared)
+        if place.loop is not None:
+            return self._iterated(place.loop) | _PENDING
+        if place.thrown is not None:
+            return self._union(place.thrown) | _PENDING
+        found = self.of(place.default) if place.default is not None and place.is_plain else _NONE
+        if place.function is None:
+            return found | _PENDING
+        found |= self._given(place, declared.id, name)
+        return found | self._assigned(name, declared) | _PENDING
 
-    def _given(self, function: Node, declared: Node, pattern: Node, name: str) -> frozenset[Value]:
+    def _given(self, place: Place, declared: int, name: str) -> frozenset[Value]:
         """What the calls of a function hand over for one name of its parameters."""
-        key = (declared.id, name)
+        key = (declared, name)
         known = self._arguments.get(key)
         if known is not None:
             return known
-        index = position(function, declared)
-        found: frozenset[Value] = _NONE
-        is_settled = pattern.type == "identifier"
-        for given in self._handed(function):
-            if pattern.type == "rest_pattern":
+        assert place.function is not None
+        handed, index, pattern = self._handed(place.function), place.index, place.pattern
+        if place.is_plain:
+            found, is_settled = self._handed_plainly(declared, handed, index)
+            if is_settled:
+                self._arguments[key] = found
+            return found
+        found = _NONE
+        for given in handed:
+            if place.is_rest:
                 found |= self._union(given[index:])
             elif index < len(given):
-                found |= self._matched(pattern, given[index], name)
-                is_settled = is_settled and self._is_settled(given[index])
-        if is_settled:
-            self._arguments[key] = found
+                found |= self._destructured(pattern, self._passed(given[index]), given[index], name)
         return found
+
+    def _handed_plainly(self, declared: int, handed: list[list[Node]], index: int) -> tuple[frozenset[Value], bool]:
+        """What calls hand over in one place, and whether to ask again would give the same."""
+        nodes = self._handed_at.get(declared)
+        if nodes is None:
+            nodes = [(given[index].id, given[index]) for given in handed if index < len(given)]
+            self._handed_at[declared] = nodes
+        found: set[Value] = set()
+        is_settled, memo, unsettled = True, self._memo, self._open
+        for key, node in nodes:
+            known = memo.get(key)
+            if known is None:
+                found |= self._passed(node)
+                is_settled = is_settled and self._is_settled(node)
+            else:
+                self._cuts += known is _PENDING
+                found |= known
+                is_settled = is_settled and key not in unsettled
+        return frozenset(found), is_settled
 
     def _is_settled(self, node: Node) -> bool:
         """Whether a node is evaluated, and will never be anything else: to ask again would give the same."""
         return node.id in self._memo and node.id not in self._open
-
-    def _matched(self, pattern: Node, given: Node, name: str) -> frozenset[Value]:
-        if pattern.type == "identifier":
-            return self._passed(given)
-        return self._destructured(pattern, self._passed(given), given, name)
 
     def _passed(self, given: Node) -> frozenset[Value]:
         """An argument; one that is spread may be any of the list."""
@@ -250,11 +267,6 @@ class Values(Constants):
         if statement is None or statement.type != "for_in_statement":
             return _NONE
         return self._held(statement.child_by_field_name("right"))
-
-    def _thrown(self, clause: Node) -> frozenset[Value]:
-        whole = clause.parent
-        body = whole.child_by_field_name("body") if whole is not None else None
-        return self._union(inside(body, ("throw_statement",))) if body is not None else _NONE
 
     def _held(self, node: Node | None) -> frozenset[Value]:
         """Any element of a list, a map or an object, however deep."""
@@ -350,23 +362,10 @@ class Values(Constants):
         module = self.origin(statement)
         if module is None:
             return frozenset({UNKNOWN})
-        clause = next((child for child in statement.named_children if child.type == "import_clause"), None)
-        for child in clause.named_children if clause is not None else ():
-            if child.type == "identifier" and text_of(child) == name:
-                return paths.module_value(module)
-            if child.type == "namespace_import":
-                return paths.module_value(module)
-            for specifier in child.named_children:
-                exported = specifier.child_by_field_name("name")
-                local = specifier.child_by_field_name("alias") or exported
-                if local is not None and exported is not None and text_of(local) == name:
-                    member = text_of(exported)
-                    return (
-                        paths.module_value(module)
-                        if member == "default"
-                        else paths.step(paths.module_value(module), member)
-                    )
-        return paths.module_value(module) if clause is None else frozenset({UNKNOWN})
+        member, whole = imported_member(statement, name), paths.module_value(module)
+        if member is None:
+            return frozenset({UNKNOWN})
+        return paths.step(whole, member) if member else whole
 
     # -- members -------------------------------------------------------------------------------------------------------
 
