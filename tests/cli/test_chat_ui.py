@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ class Played:
         self.lines = list(lines)
         self.prompts: list[str] = []
         self.busy = False
+        self.drawing = threading.Lock()
 
     async def line(self, prompt: str, shown: Callable[[], str], draft: str = "", asker: str = "") -> str | None:
         self.prompts.append(shown() + prompt)

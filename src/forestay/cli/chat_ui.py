@@ -159,9 +159,10 @@ class ChatUi:
         if self._shown[extension] <= NOTICES:
             self.moved()
             self.end_line()
-            sys.stdout.write("\n" if self._keyboard.busy else "")
-            sys.stdout.write(_text(extension, _cut(lines)))
-            sys.stdout.flush()
+            with self._keyboard.drawing:
+                sys.stdout.write("\n" if self._keyboard.busy else "")
+                sys.stdout.write(_text(extension, _cut(lines)))
+                sys.stdout.flush()
 
     def before_prompt(self) -> str:
         """Return the standing lines that changed, and how much was left out since the last line (G2)."""

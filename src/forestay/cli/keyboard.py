@@ -96,6 +96,11 @@ class Keyboard:
         self._found: Sequence[str] = ()
         self.insert: Callable[[str], None] | None = None
         """Puts a text into the next line; None where lines cannot be edited."""
+        self.drawing = threading.Lock()
+        """Held while readline draws a prompt: writers take it, so that they never write into a prompt."""
+        self.tells_drawn = False
+        """Whether `drawn` is called when a prompt stands."""
+        self._draws = False
         self._wanted: queue.SimpleQueue[_Wanted] = queue.SimpleQueue()
         self._pending: _Wanted | None = None
         self._is_over = False
@@ -189,13 +194,23 @@ class Keyboard:
                     sys.stdout.write(f"draft  {draft}\n")
                 elif self.insert is not None:
                     self.insert(draft)
+                if self.tells_drawn:
+                    self._draws = self.drawing.acquire()
                 line: str | None = input(prompt)
             except (EOFError, OSError, ValueError, termios.error):  # the terminal or the input has ended
                 line = None
+            finally:
+                self.drawn()
             with suppress(RuntimeError):  # the loop has ended meanwhile
                 self._loop.call_soon_threadsafe(_give, answer, line)
             if line is None:
                 return
+
+    def drawn(self) -> None:
+        """The prompt stands; called on the keyboard's own thread."""
+        if self._draws:
+            self._draws = False
+            self.drawing.release()
 
     def _give_key(self, answer: asyncio.Future[str | None]) -> None:
         """Read a key and hand it over; return without one when its asker gives up (B5)."""
@@ -259,6 +274,9 @@ def edited_lines(keyboard: Keyboard) -> Iterator[None]:
         readline.set_completer_delims(" ")
         readline.parse_and_bind("tab: complete")
         readline.parse_and_bind("set enable-bracketed-paste off")
+        if hasattr(readline, "set_pre_input_hook"):
+            readline.set_pre_input_hook(keyboard.drawn)
+            keyboard.tells_drawn = True
         is_gnu = "libedit" not in (readline.__doc__ or "")
         keyboard.use(readline.get_line_buffer, readline.parse_and_bind if is_gnu else None)
         keyboard.insert = lambda draft: readline.set_startup_hook(
