@@ -140,6 +140,28 @@ async def test_x2_a_trapped_extension_is_loaded_again_with_fresh_state() -> None
         await subject.close()
 
 
+async def test_a_call_while_an_extension_is_loaded_again_waits_for_its_tools_and_commands() -> None:
+    subject = extension(
+        """export default async (pi) => {
+          await 0;
+          pi.registerTool({ name: "hang", description: "d", parameters: { type: "object" }, execute: async () => { for (;;); } });
+          pi.registerTool({ name: "go", description: "d", parameters: { type: "object" }, execute: async () => "went" });
+          pi.registerCommand("greet", { handler: async () => "hello" });
+        }""",
+        limits=TIGHT,
+    )
+    await subject.load()
+    try:
+        for ask in (lambda: subject.call_tool("go", {}), lambda: subject.run_command("greet")):
+            with pytest.raises(Problem):
+                await subject.call_tool("hang", {})
+            while subject.registrations.tools:  # the new VM is there, and has registered nothing yet
+                await asyncio.sleep(0)
+            assert await ask()
+    finally:
+        await subject.close()
+
+
 async def test_everybody_who_waits_hears_of_the_trap() -> None:
     subject = extension(
         """export default (pi) => {

@@ -320,6 +320,8 @@ class JavaScriptGuest(Guest):
 
         A tool that throws has an outcome; a trap, a timeout, no memory is a Problem.
         """
+        if self._loading is not None:  # until it is loaded again, it has registered nothing
+            await self._ready()
         if not prepared and (tool := self.registrations.tools.get(name)) is not None and tool.prepares:
             arguments = await self.prepare_arguments(name, arguments, timeout=timeout)
         fit = self.registrations.fittings.get(name) or self.registrations.fitting(name)
@@ -356,6 +358,8 @@ class JavaScriptGuest(Guest):
 
     async def run_command(self, name: str, arguments: str = "", *, timeout: float | None = None) -> Any:
         """Run a command; what its handler returned."""
+        if self._loading is not None:
+            await self._ready()
         if name not in self.registrations.commands:
             known = sorted(self.registrations.commands)
             raise Problem(

@@ -50,7 +50,8 @@ pwd -P > "$mine/cwd"
 for word; do printf '%s\\0' "$word"; done > "$mine/args"
 [ -t 0 ] && exec < /dev/null
 exec 3<&0
-cat <&3 > "$mine/in" & jobs=$!
+# A host that answers without reading the input may be done, and the folder gone, before this begins.
+{{ cat <&3 > "$mine/in"; }} 2>/dev/null & jobs=$!
 exec 3<&-
 cat "$mine/err" >&2 & told=$!
 cat "$mine/out" & said=$!
