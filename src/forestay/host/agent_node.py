@@ -31,7 +31,6 @@ from forestay.agents import (
     Agent,
     AgentManifest,
     AgentResult,
-    Catalogue,
     Hooks,
     Invocation,
     Memory,
@@ -81,12 +80,8 @@ class ChosenAgent(msgspec.Struct, frozen=True):
 class AgentChoice:
     """How nodes find their agents."""
 
-    def __init__(
-        self, ledger: Ledger, own: Catalogue, directory: AgentDirectory, staff: Staff, deployments: Deployments
-    ) -> None:
-        """`own` are the agents of the host, which every tenant has; `directory` knows the others too."""
+    def __init__(self, ledger: Ledger, directory: AgentDirectory, staff: Staff, deployments: Deployments) -> None:
         self._ledger = ledger
-        self._own = own
         self._directory = directory
         self._staff = staff
         self._deployments = deployments
@@ -96,7 +91,7 @@ class AgentChoice:
         ref = await self._ref(ctx)
         plain = ref.version is None and ref.channel is None and not ref.agent_id.startswith(MEMBER)
         if plain:
-            versions = self._own.versions(ref.agent_id) or await self._directory.versions(ctx.tenant, ref.agent_id)
+            versions = await self._directory.versions(ctx.tenant, ref.agent_id)
             if len(versions) == 1:
                 (only,) = versions.values()
                 return ChosenAgent(only)

@@ -428,7 +428,7 @@ async def open_host(options: Options) -> AsyncIterator[Host]:
             models=models,
             extensions=extensions,
             budgets=budgets,
-            choice=AgentChoice(ledger, catalogue, directory, staff, deployments),
+            choice=AgentChoice(ledger, directory, staff, deployments),
             settings=config.agents,
             clock=clock,
             ids=ids,
